@@ -8,8 +8,8 @@ Source: PostgreSQL manual, "Advisory Locks" and "Advisory Lock Functions".
 Safe for: cutting duplicate work, with connections of one's own. The lock ends with the session, which the holder learns
 only when it asks. A pooler that lends the session to others keeps the lock, or gives it to somebody else.
 
-Known failures: pg-adv-lost, late-acquire (until the server notices that the client is gone); with a shorter hash also
-pg-adv-collision.
+Known failures: pg-adv-lost, late-acquire (until the server notices that the client is gone); behind PgBouncer in
+transaction mode pg-pgbouncer-shared and pg-pgbouncer-stranded; with a shorter hash also pg-adv-collision.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .base import Endpoints, Failure, Grant, LockError, LockInfo
 from .polling import poll
 from .postgres_client import (
     KEY,
-    KINDS,
     LONGEST_WAIT_S,
+    POOLED_KINDS,
     REQUIRES,
     TIMEOUT_S,
     Busy,
@@ -38,7 +38,7 @@ class AdvisoryLock:
         algorithm="SELECT pg_advisory_lock(hash of key); SELECT pg_advisory_unlock(hash of key) = true.",
         source="PostgreSQL manual, Advisory Locks",
         safety="F?",
-        kinds=KINDS,
+        kinds=POOLED_KINDS,
         requires=REQUIRES,
         reentrant=True,
         on_death=(
@@ -49,6 +49,8 @@ class AdvisoryLock:
         failures=(
             Failure("pg-adv-lost", "the connection is lost, and the holder goes on",
                     "harness run postgres-advisory --nemesis connection-reset --hold 1s"),
+            Failure("pg-pgbouncer-shared", "PgBouncer in transaction mode gives the lock's session to the next client",
+                    "harness run postgres-advisory --kind postgres-pgbouncer"),
         ),
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """PostgreSQL lock with pg_advisory_xact_lock: a numbered lock that belongs to the transaction.
 
-Commands: ``SELECT set_config('lock_timeout', ms, false)`` · ``BEGIN`` · ``SELECT
+Commands: ``BEGIN`` · ``SELECT set_config('lock_timeout', ms, true)`` · ``SELECT
 pg_advisory_xact_lock(hashtextextended(key, 0))``, where error 55P03 means busy · ``COMMIT`` = unlock. It cannot be
 unlocked before the transaction ends, so a pooler in transaction mode does not separate lock and unlock.
 Source: PostgreSQL manual, "Advisory Locks".
@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from .base import Failure, LockInfo
-from .postgres_client import KEY, KINDS, REQUIRES, TransactionLock
+from .postgres_client import KEY, POOLED_KINDS, REQUIRES, TransactionLock
 
 
 class AdvisoryXactLock(TransactionLock):
@@ -27,7 +27,7 @@ class AdvisoryXactLock(TransactionLock):
         algorithm="BEGIN; SELECT pg_advisory_xact_lock(hash of key); COMMIT.",
         source="PostgreSQL manual, Advisory Locks",
         safety="F?",
-        kinds=KINDS,
+        kinds=POOLED_KINDS,
         requires=REQUIRES,
         on_death=(
             "the server, when it notices that the connection is gone: at once, or after hours if the network does not "

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from pg8000.exceptions import DatabaseError, InterfaceError
-from pg8000.native import Connection
+from pg8000.native import Connection, literal
 
 from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from .polling import poll
 
 KINDS: Final = ("postgres",)
+POOLED: Final = "postgres-pgbouncer"
+POOLED_KINDS: Final = (*KINDS, POOLED)
+"""Kinds of cluster for locks that should work, or visibly fail, behind PgBouncer."""
 REQUIRES: Final = ("pg8000>=1.29",)
 TIMEOUT_S: Final = 1.0
 """A time-out that a typical user sets: by default pg8000 waits for answers for ever."""
@@ -21,6 +26,7 @@ LONGEST_WAIT_S: Final = 3.0
 """Longest wait of one statement: a client that waits for long in a server notices late that the server is gone."""
 KEY: Final = "hashtextextended(:key, 0)"
 """The key of an advisory lock: a hash of 64 bits. (``hashtext`` has 32, so names collide sooner.)"""
+_ARGUMENT: Final = re.compile(r"(?<!:):(\w+)")
 _BUSY: Final = frozenset({"23505", "40P01", "55P03"})
 """A duplicate key, a deadlock, a lock time-out."""
 _NO_TABLE: Final = "42P01"
@@ -48,6 +54,16 @@ class StatementResult:
     count: int
 
 
+def with_literals(statement: str, arguments: Mapping[str, Any]) -> str:
+    """Return the statement with its arguments as literals in place of ``:name``.
+
+    pg8000 sends a statement with parameters in three messages that each end a transaction: Parse, Describe, and Bind
+    with Execute. A pooler in transaction mode may run them in different server sessions, and the later ones then find
+    no statement. A statement with literals is one message.
+    """
+    return _ARGUMENT.sub(lambda found: literal(arguments[found[1]]), statement)
+
+
 class PostgresSession:
     """One connection, opened when it is first needed and again after it was lost.
 
@@ -60,6 +76,7 @@ class PostgresSession:
         self._account = endpoints.account
         self._table = table
         self._patience = patience
+        self._pooled = endpoints.kind == POOLED
         self._connection: Any = None
 
     @property
@@ -83,6 +100,8 @@ class PostgresSession:
     def ask(self, statement: str, **arguments: Any) -> StatementResult:
         """As :meth:`execute`, but raise :class:`NoTable` instead of creating the table."""
         connection = self._connected()
+        if self._pooled:
+            statement, arguments = with_literals(statement, arguments), {}
         try:
             rows = connection.run(statement, **arguments)
             return StatementResult(rows or [], connection.row_count)
@@ -129,10 +148,11 @@ class PostgresSession:
             return Busy(text)
         return NoTable(text) if state == _NO_TABLE else LockError(text)
 
-    def limit_waits(self, seconds: float) -> None:
-        """Set ``lock_timeout`` of the session; 0 would mean no limit."""
+    def limit_waits(self, seconds: float, *, transaction: bool = False) -> None:
+        """Set ``lock_timeout`` of the session, or only of its open transaction; 0 would mean no limit."""
         milliseconds = max(1, round(min(LONGEST_WAIT_S, seconds) * 1000))
-        self.execute("SELECT set_config('lock_timeout', :value, false)", value=f"{milliseconds}ms")
+        local = "true" if transaction else "false"
+        self.execute(f"SELECT set_config('lock_timeout', :value, {local})", value=f"{milliseconds}ms")
 
     def answers(self) -> bool:
         """Return whether the server answers on this connection."""
@@ -161,8 +181,8 @@ class TransactionLock(ABC):
         """Ignore ``ttl``: the lock lasts as long as the connection."""
         return cls(endpoints, key, **options)
 
-    def prepare(self) -> None:  # noqa: B027 - optional hook
-        """Prepare what ``take`` needs, outside the transaction."""
+    def before_transaction(self) -> None:  # noqa: B027 - optional hook
+        """Create what ``take`` needs, outside the transaction."""
 
     @abstractmethod
     def take(self) -> None:
@@ -175,9 +195,9 @@ class TransactionLock(ABC):
     def _try(self, patience: float) -> Grant | None:
         if self.held:
             return None
-        self.prepare()
-        self.session.limit_waits(patience)
+        self.before_transaction()
         self.session.execute("BEGIN")
+        self.session.limit_waits(patience, transaction=True)
         try:
             self.take()
         except Busy:

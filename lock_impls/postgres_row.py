@@ -1,6 +1,6 @@
 """PostgreSQL lock with SELECT ... FOR UPDATE: the row lock of an open transaction, held until the transaction ends.
 
-Commands: ``SELECT set_config('lock_timeout', ms, false)`` · ``BEGIN`` · ``SELECT name FROM lock_row WHERE name = key
+Commands: ``BEGIN`` · ``SELECT set_config('lock_timeout', ms, true)`` · ``SELECT name FROM lock_row WHERE name = key
 FOR UPDATE``, where error 55P03 means busy · ``COMMIT`` = unlock. The row is inserted beforehand, in its own transaction
 (``ON CONFLICT DO NOTHING``): without the row nothing is locked, since PostgreSQL has no gap locks.
 Source: PostgreSQL manual, "Explicit Locking", "Row-Level Locks".
@@ -46,7 +46,7 @@ class PostgresRowLock(TransactionLock):
         super().__init__(*arguments)
         self._has_row = False
 
-    def prepare(self) -> None:
+    def before_transaction(self) -> None:
         if not self._has_row:
             self.session.execute("INSERT INTO lock_row (name) VALUES (:key) ON CONFLICT DO NOTHING", key=self.key)
             self._has_row = True

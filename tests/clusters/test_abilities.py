@@ -34,6 +34,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "mysql-single": frozenset(),
     "mysql-replicated": frozenset({FAILOVER, PEERS}),
     "postgres": frozenset(),
+    "postgres-pgbouncer": frozenset(),
     "memcached": frozenset({MEMORY}),
     "zookeeper": frozenset({ELECTIONS, PEERS}),
     "etcd": frozenset({ELECTIONS, PEERS}),

@@ -35,14 +35,14 @@ run(Plan(lock="redis-token", cluster="docker", time_limit=60.0, faults=(stall,))
 """
 
 
-def start(persistence: str) -> DockerCluster:
+def start(kind: str, **options: Any) -> DockerCluster:
     cluster = DockerCluster(
-        kind="redis-single",
+        kind=kind,
         nodes=0,
         clients=Clients(1),
         seed=0,
         resource='{"fencing": "off", "stock": {}}',
-        options={"persistence": persistence},
+        options=options,
         needs=frozenset({DISKS}),
     )
     try:
@@ -55,7 +55,7 @@ def start(persistence: str) -> DockerCluster:
 
 @pytest.fixture(scope="module", params=["always", "everysec"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[DockerCluster]:
-    cluster = start(request.param)
+    cluster = start("redis-single", persistence=request.param)
     yield cluster
     cluster.stop_all()
 
@@ -149,6 +149,16 @@ class TestPowerLoss:
         left = client(cluster).dbsize()
         assert healed.facts["keys_after"] == {"n1": left}
         assert left == 300 if persistence(cluster) == "always" else left < 300
+
+    def test_a_postgresql_that_has_just_started_survives_a_power_loss(self) -> None:
+        new = start("postgres-pgbouncer")
+        try:
+            damage = inject(new, "power-loss")
+            assert damage.observe().effective
+            damage.heal()
+            assert until_healed(damage.healed).effective
+        finally:
+            new.stop_all()
 
     def test_a_kill_loses_nothing(self, cluster: DockerCluster) -> None:
         speaker = client(cluster)

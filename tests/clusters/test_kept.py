@@ -28,6 +28,7 @@ LOCKS = {
     "mysql-replicated": "mysql-ttl",
     "memcached": "memcached-token",
     "postgres": "postgres-advisory",
+    "postgres-pgbouncer": "postgres-advisory-xact",
     "zookeeper": "zookeeper-sequential",
     "etcd": "etcd-mutex",
     "hazelcast": "hazelcast-fenced",

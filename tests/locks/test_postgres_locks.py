@@ -23,6 +23,11 @@ def test_lock(lock: LockClass, prop: conformance.Property) -> None:
     on_a_simulated_client(lock, prop, "postgres")
 
 
+@pytest.mark.parametrize(("lock", "prop"), conformance.cases("postgres-advisory-xact"))
+def test_lock_of_a_transaction_behind_pgbouncer(lock: LockClass, prop: conformance.Property) -> None:
+    on_a_simulated_client(lock, prop, "postgres-pgbouncer")
+
+
 @pytest.fixture(scope="module")
 def real_postgres() -> Iterator[Endpoints]:
     with servers("postgres") as cluster:

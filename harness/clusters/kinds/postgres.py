@@ -1,25 +1,42 @@
-"""PostgreSQL: independent servers."""
+"""PostgreSQL: independent servers, which clients reach directly or through PgBouncer."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from harness.clusters.server_options import SECONDS
+from harness.clusters.server_options import SECONDS, SWITCH, WHOLE, ServerOption, one_of
 
 from .kind import Kind
 
+_OPTIONS: Final[dict[str, ServerOption]] = {
+    "deadlock_timeout": SECONDS,
+    "idle_in_transaction_session_timeout": SECONDS,
+    "idle_session_timeout": SECONDS,
+    "lock_timeout": SECONDS,
+    "statement_timeout": SECONDS,
+}
+_FAMILY: Final[dict[str, Any]] = {"family": "postgres", "rank": 3, "packages": ("pg8000",)}
 POSTGRES: Final = Kind(
     name="postgres",
     about="a PostgreSQL",
-    rank=3,
     port=5432,
     sim="harness.clusters.sim.services.postgres:PostgresServers",
     docker="harness.clusters.docker.services.postgres:PostgresServers",
+    options=_OPTIONS,
+    **_FAMILY,
+)
+POOLED: Final = Kind(
+    name="postgres-pgbouncer",
+    about="a PostgreSQL behind PgBouncer",
+    port=6432,
+    sim="harness.clusters.sim.services.postgres:PgBouncerServers",
+    docker="harness.clusters.docker.services.pgbouncer:PgBouncerServers",
     options={
-        "deadlock_timeout": SECONDS,
-        "idle_in_transaction_session_timeout": SECONDS,
-        "idle_session_timeout": SECONDS,
-        "statement_timeout": SECONDS,
+        **_OPTIONS,
+        "pool_mode": one_of("transaction", "session"),
+        "default_pool_size": WHOLE,
+        "min_pool_size": WHOLE,
+        "server_round_robin": SWITCH,
     },
-    packages=("pg8000",),
+    **_FAMILY,
 )

@@ -122,12 +122,17 @@ class PostgresPair:
         with closing(_connect(process.place)) as connection:
             self.version = f"postgresql {connection.run('SHOW server_version')[0][0].split()[0]}"
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Address of the real server."""
+        return self._process.place.address
+
     def steps(self, seed: int) -> Sequence[Step]:
         return statements.steps(seed)
 
     def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
         simulated = simulate(statements.SETUP, steps)
-        with closing(RealPlayer(self._process.place.address, statements.SETUP)) as real:
+        with closing(RealPlayer(self.address, statements.SETUP)) as real:
             for step, result in zip(steps, simulated, strict=True):
                 yield AnswerPair(real.run(step, result).text(), result.text())
 

@@ -14,20 +14,27 @@ from pg8000.native import Connection, identifier
 
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
+from harness.clusters.kinds.postgres import POSTGRES
 
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 
 READINGS: Final = 5
+# PostgreSQL syncs only what it changes itself, so a loss of power would empty copied files that are not synced.
 # A killed server leaves postmaster.pid, and another process may have its number now. libfaketime names a semaphore
 # after the process: loaded into a program before the change of user, it would leave one that PostgreSQL cannot open.
-_START: Final = f"""exec 2>&1
+PREPARE: Final = f"""exec 2>&1
 if ! [ -e /data/whole ]; then
-  rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && >/data/whole || exit
+  rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && sync -f /data || exit
+  >/data/whole && sync -f /data || exit
 fi
 rm -f /data/db/postmaster.pid
 {FIND}{ANNOUNCE}library=$LD_PRELOAD
 export LD_PRELOAD=
-exec setpriv --reuid=postgres --regid=postgres --clear-groups env LD_PRELOAD="$library" "$@"
+"""
+"""Shell commands before the start of PostgreSQL; they leave the path of libfaketime in ``$library``."""
+AS_POSTGRES: Final = 'setpriv --reuid=postgres --regid=postgres --clear-groups env LD_PRELOAD="$library"'
+"""Prefix of a shell command that starts a program as user ``postgres``."""
+_START: Final = f"""{PREPARE}exec {AS_POSTGRES} "$@"
 """
 SETTINGS: Final = {
     "autovacuum": "off", "max_connections": "500", "shared_buffers": "16MB", "timezone": "UTC",
@@ -48,31 +55,46 @@ class PostgresServers(FaketimeServers):
     # A connection of an unknown user, 64 bytes, which the server refuses.
     KNOCK = b"\0\0\0\x40\0\3\0\0user\0" + b"k" * 49 + b"\0\0"
 
+    def database_port(self, host: str) -> int:
+        """Port of PostgreSQL itself."""
+        return self.port(host)
+
+    def parameters(self) -> dict[str, str]:
+        """Run-time parameters of PostgreSQL that the plan's server options set."""
+        seconds = {name: value for name, value in self.options.items() if name in POSTGRES.options}
+        return {name: f"{round(value * 1000)}ms" for name, value in seconds.items()}
+
+    def server_command(self, host: str) -> list[str]:
+        """Return the command of PostgreSQL itself."""
+        own = {"listen_addresses": "*", "port": str(self.database_port(host))}
+        return ["postgres", "-D", "/data/db", *setting_options({**SETTINGS, **self.parameters(), **own})]
+
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
-        chosen = {name: f"{round(seconds * 1000)}ms" for name, seconds in self.options.items()}
-        settings = setting_options({**SETTINGS, **chosen, "listen_addresses": "*", "port": str(self.port(host))})
-        return ["sh", "-c", _START, "start", "postgres", "-D", "/data/db", *settings], ENVIRONMENT
+        return ["sh", "-c", _START, "start", *self.server_command(host)], ENVIRONMENT
 
     # Probes.
 
-    def _ask(self, host: str, question: Callable[[Any], Any]) -> Any:
-        """Send a request and return its answer, ``None`` if there was none."""
-        address = {"host": self.addresses[host], "port": self.port(host)}
+    def connection(self, host: str, port: int, database: str = ACCOUNT) -> Any:
+        """Connect to a program of the host. Raises an error of pg8000, or OSError."""
+        address = {"host": self.addresses[host], "port": port, "database": database}
+        return Connection(ACCOUNT, timeout=ANSWER_S, ssl_context=False, **address)
+
+    def ask(self, host: str, question: Callable[[Any], Any], *, port: int = 0, database: str = ACCOUNT) -> Any:
+        """Send a request and return its answer, ``None`` if there was none. Without a ``port`` PostgreSQL itself is
+        asked."""
+        port = port or self.database_port(host)
         try:
-            with (
-                self.gate.open(),
-                closing(Connection(ACCOUNT, database=ACCOUNT, timeout=ANSWER_S, ssl_context=False, **address)) as one,
-            ):
-                return question(one)
+            with self.gate.open(), closing(self.connection(host, port, database)) as connection:
+                return question(connection)
         except (DatabaseError, InterfaceError, OSError):
             return None
 
     def answers(self, host: str) -> bool:
-        return bool(self._ask(host, lambda connection: connection.run("SELECT 1")))
+        return bool(self.ask(host, lambda connection: connection.run("SELECT 1")))
 
     def key_count(self, host: str) -> int | None:
         """Number of rows in all tables."""
-        rows: int | None = self._ask(host, _rows)
+        rows: int | None = self.ask(host, _rows)
         return rows
 
     def clock(self, host: str) -> int | None:
@@ -83,11 +105,11 @@ class PostgresServers(FaketimeServers):
         def readings(connection: Any) -> int:
             return min((reading(lambda: read(connection)) for _ in range(READINGS)), key=lambda found: found[0])[1]
 
-        offset: int | None = self._ask(host, readings)
+        offset: int | None = self.ask(host, readings)
         return offset
 
     def version(self) -> str:
-        response = self._ask("n1", lambda connection: connection.run("SHOW server_version"))
+        response = self.ask("n1", lambda connection: connection.run("SHOW server_version"))
         return f"postgresql {response[0][0].split()[0]}" if response else ""
 
 

@@ -1,8 +1,11 @@
-"""Simulated PostgreSQL servers, independent of each other.
+"""Simulated PostgreSQL servers, independent of each other, alone or behind PgBouncer.
 
-Options of servers, all in seconds: ``deadlock_timeout`` (how long a session waits for a lock before it looks for a
+Options of servers, all in seconds: ``lock_timeout`` (how long a statement waits for a lock, unless its session sets
+another limit; usually for ever), ``deadlock_timeout`` (how long a session waits for a lock before it looks for a
 deadlock, usually 1), ``idle_session_timeout`` and ``idle_in_transaction_session_timeout`` (after how long an idle
 connection is closed, usually never), and ``statement_timeout``.
+
+Those of PgBouncer: ``pool_mode``, ``default_pool_size``, ``min_pool_size``, ``server_round_robin``.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ import re
 from functools import partial
 from typing import Final
 
+from harness.clusters.kinds.postgres import POSTGRES
 from harness.clusters.sim.kinds import SimServers, watch_of
 from harness.history.lock_keys import KeyObservation
 from harness.sim.servers.postgres.observer import LockObserver
+from harness.sim.servers.postgres.pgbouncer import POOL_SIZE, PgBouncer
 from harness.sim.servers.postgres.server import PostgresServer
 
 _STATEMENT: Final = re.compile(rb"(?:Q....|P....[^\0]*\0)\s*([A-Za-z]+)", re.DOTALL)
@@ -27,14 +32,41 @@ class PostgresServers(SimServers):
         """Return the first keywords of the SQL statements in a client's data: simple queries, and those to prepare."""
         return [word.decode().upper() for word in _STATEMENT.findall(data)]
 
+    def new_server(self) -> PostgresServer:
+        """Return a server with the plan's run-time parameters."""
+        seconds = {name: value for name, value in self.options.items() if name in POSTGRES.options}
+        return PostgresServer(
+            port=POSTGRES.port, **{name: f"{round(value * 1000)}ms" for name, value in seconds.items()}
+        )
+
     def install(self) -> None:
-        parameters = {name: f"{round(seconds * 1000)}ms" for name, seconds in self.options.items()}
         for host in self.hosts:
-            server = PostgresServer(port=self.port, **parameters)
+            server = self.new_server()
             host.install(server)
             self.watch[host.name] = watch_of(server)
             self.key_count[host.name] = server.size
             self.look[host.name] = partial(_look, LockObserver(server))
+
+
+class PgBouncerServers(PostgresServers):
+    """Independent servers, each behind a PgBouncer on its host. The locks' keys are not observed: in transaction mode a
+    server session, which PostgreSQL knows as the holder, is no client's."""
+
+    def install(self) -> None:
+        options = self.options
+        for host in self.hosts:
+            server = self.new_server()
+            pooler = PgBouncer(
+                server,
+                port=self.port,
+                transaction_mode=options.get("pool_mode", "transaction") == "transaction",
+                pool_size=options.get("default_pool_size", POOL_SIZE),
+                min_pool_size=options.get("min_pool_size", 0),
+                round_robin=options.get("server_round_robin", False),
+            )
+            host.install(pooler)
+            self.watch[host.name] = watch_of(server)
+            self.key_count[host.name] = server.size
 
 
 def _look(observer: LockObserver, key: str) -> KeyObservation | None:
