@@ -32,14 +32,14 @@ The search decides what is not proved. It also decides a key on which two known 
 a known call is possible only because of an unknown one.
 
 *Leases* (:class:`harness.checkers.models.LeaseMutex`). The promise of a grant ends one lease after the end of the
-acquire, or of the last successful extend. The hold is definite until the promise ends, or until the invocation of the
-last answer "still held" if that is later, but at most until the invocation of the release. A grant to another client
-that ended at or after the end of the promise is correct. The answer "lost" ends the hold; it is wrong if it returned
-before the promise ended. A client may release a lost or expired hold once, and may acquire the lock again. Three more
-cases are left to the search: a hold that is definite only because of later answers, if its client has an unknown
-acquire (the lease may have expired and the lock may have been acquired again); a grant whose own promise ended before
-the other grant returned (it may have come first); and an unknown release of a hold that may have expired, which counts
-as spare.
+acquire, or of the last successful extend, whose call may have a lease of its own. The hold is definite until the
+promise ends, or until the invocation of the last answer "still held" if that is later, but at most until the invocation
+of the release. A grant to another client that ended at or after the end of the promise is correct. The answer "lost"
+ends the hold; it is wrong if it returned before the promise ended. A client may release a lost or expired hold once,
+and may acquire the lock again. Three more cases are left to the search: a hold that is definite only because of later
+answers, if its client has an unknown acquire (the lease may have expired and the lock may have been acquired again); a
+grant whose own promise ended before the other grant returned (it may have come first); and an unknown release of a hold
+that may have expired, which counts as spare.
 
 *The part that proves it.* If all calls of one hold, or all calls of one client, are removed from a correct history of
 these models, the rest is still a sequence of holds, hence correct. So if the calls of the two holds, or the calls of
@@ -349,7 +349,8 @@ def _held(row: int, does: int, invoked: Ints, ended: Ints, lease: Ints, mine: In
     hold = holds[mine[NOW]]
     hold[SEEN], hold[SEEN_ROW] = invoked[row], row
     if does == LONGER and hold[UNTIL] != NEVER:
-        hold[UNTIL] = max(hold[UNTIL], ended[row] + lease[hold[FIRST]])
+        promised = lease[row] if lease[row] != NEVER else lease[hold[FIRST]]
+        hold[UNTIL] = max(hold[UNTIL], ended[row] + promised)
     return True
 
 

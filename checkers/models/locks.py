@@ -310,12 +310,12 @@ leases were ended by a grant to another client before they released."""
 class LeaseMutex(Model):
     """A lock with an owner and a lease, which may end by itself after its time, but not before.
 
-    A grant that says ``valid_for`` promises the lock for so long from its return on; one that does not, for ever;
-    one of unknown outcome promises nothing. From the end of the lease on two states are possible, held and free; which
-    it was shows in what follows, so that the model decides when it must: another client's grant, an ``extend`` or
-    ``check`` that says lost, a release. An ``extend`` that says it is held prolongs the lease from its return on.
-    Releasing a lease that has ended changes nothing. The state carries the earliest time it can be, since what
-    follows an expiry cannot have happened before it.
+    A grant that says ``valid_for`` promises the lock for so long from its return on; one that does not, for ever; one
+    of unknown outcome promises nothing. From the end of the lease on two states are possible, held and free; which it
+    was shows in what follows, so that the model decides when it must: another client's grant, an ``extend`` or
+    ``check`` that says lost, a release. An ``extend`` that says it is held prolongs the lease from its return on, by
+    its own ``valid_for`` or else by the grant's. Releasing a lease that has ended changes nothing. The state carries
+    the earliest time it can be, since what follows an expiry cannot have happened before it.
     """
 
     name = "lease-mutex"
@@ -345,7 +345,9 @@ class LeaseMutex(Model):
             if holder != me:
                 return _not_mine(holder)
             longer = operation.f == "extend" and until != NEVER and operation.known
-            return holder, max(until, operation.ended + lease) if longer else until, lease, now, lapsed
+            said = (operation.result or {}).get("valid_for")
+            promised = lease if said is None else round(said * SECOND)
+            return holder, max(until, operation.ended + promised) if longer else until, lease, now, lapsed
         if holder != me:
             return holder, until, lease, now, lapsed
         now = max(now, until)

@@ -59,6 +59,22 @@ def lease_prolonged() -> History:
     return story.acquire("c1", 0.3, 2.2, valid_for=2.0).release("c1", 2.5).history()
 
 
+@row("lease-stated-prolonged", valid=(LIN,))
+def lease_stated_prolonged() -> History:
+    """The lock states a lease of 2 s. c0's extend may have taken effect at 0.5 s, long before its answer."""
+    story = Story(lease=2.0).acquire("c0", 0.1, 0.11)
+    story.call("c0", "extend", 0.5, 0.9, got={"extended": True}).release("c0", 4.0)
+    return story.acquire("c1", 0.3, 2.6).release("c1", 2.8).history()
+
+
+@row("lease-stated-prolonged-broken", invalid=(LIN,))
+def lease_stated_prolonged_broken() -> History:
+    """c1 is granted the lock within 2 s of the invocation of c0's extend."""
+    story = Story(lease=2.0).acquire("c0", 0.1, 0.11)
+    story.call("c0", "extend", 0.5, 0.9, got={"extended": True}).release("c0", 4.0)
+    return story.acquire("c1", 0.3, 2.4).release("c1", 2.8).history()
+
+
 @row("lease-not-prolonged", valid=(LIN,))
 def lease_not_prolonged() -> History:
     """An extend that is refused after the end of the lease is right, and so is the next grant."""

@@ -59,6 +59,7 @@ EARLY_S = {
     "sherlock-etcd": 0.1,
     "redis-py-lock": 0.1,
     "redis-py-asyncio-lock": 0.1,
+    "celery-redbeat": 0.2,
     "coredis-lock": 0.1,
     "django-redis-lock": 0.1,
 }
@@ -120,12 +121,13 @@ NO_EXPIRY = {
 ADMITS_HOLDER_AGAIN = {"kazoo-semaphore"}
 """Locks that let their own holder in again without counting; see test_zookeeper_locks.py."""
 
-SILENT_LATE_RELEASE = {"redlock-py", "redlock-ng", "aioredlock", "dramatiq-mutex"}
+SILENT_LATE_RELEASE = {"celery-redbeat", "redlock-py", "redlock-ng", "aioredlock", "dramatiq-mutex"}
 """Locks whose release does not report that the lock was lost."""
 
 NO_VALIDITY = {
     "aioredlock",
     "celery-once",
+    "celery-redbeat",
     "celery-singleton",
     "coredis-lock",
     "django-redis-lock",
