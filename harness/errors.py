@@ -84,6 +84,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "pg8000": "postgres",
     **dict.fromkeys(("etcd3", "grpc", "google"), "etcd"),
     **dict.fromkeys(("starlette", "uvicorn", "zipstream"), "serve"),
+    "consul": "consul",
     "distributed": "dask",
     "hazelcast": "hazelcast",
     "kazoo": "zookeeper",

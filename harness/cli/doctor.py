@@ -26,7 +26,7 @@ from rich.table import Table
 from harness.clusters import kinds
 from harness.clusters.docker.images import base_image, maven
 from harness.clusters.docker.images.golang import GO
-from harness.clusters.docker.images.images import JARS, Images, Recipe, context_folder
+from harness.clusters.docker.images.images import GO_PACKAGES, JARS, Images, Recipe, context_folder
 from harness.clusters.docker.images.runtimes import RUNTIMES
 from harness.clusters.docker.images.tools import Tool
 from harness.errors import MISSING, VALID, EnvironmentLacking
@@ -218,6 +218,8 @@ def _tool(image: str) -> Tool | None:
     """Return the tool with which an image is built on this machine, if there is one."""
     if image in JARS:
         return maven.MAVEN
+    if image in GO_PACKAGES:
+        return GO
     runtime = RUNTIMES.get(image)
     return runtime.tool if runtime else None
 

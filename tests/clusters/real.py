@@ -16,6 +16,7 @@ from tooz.coordination import CoordinationDriver
 from harness.clusters.abilities import Needs
 from harness.clusters.base import names
 from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.lock_impls.consul_client import ConsulSession
 from harness.lock_impls.etcd_client import EtcdSession
 from harness.lock_impls.redis_watchdog import Renewal
 from harness.sim.kernel import Task
@@ -26,6 +27,7 @@ LASTING: Final[tuple[tuple[type, str, Call], ...]] = (
     (HazelcastClient, "__init__", HazelcastClient.shutdown),
     (CoordinationDriver, "start", CoordinationDriver.stop),
     (EtcdSession, "__init__", EtcdSession.stop),
+    (ConsulSession, "__init__", ConsulSession.stop),
     (Etcd3Client, "__init__", Etcd3Client.close),
     (Renewal, "__init__", Renewal.stop),
 )

@@ -38,6 +38,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "memcached": frozenset({MEMORY}),
     "zookeeper": frozenset({ELECTIONS, PEERS}),
     "etcd": frozenset({ELECTIONS, PEERS}),
+    "consul": frozenset(),
     "chubby": frozenset({ELECTIONS, PEERS}),
     "hazelcast": frozenset({ELECTIONS, PEERS}),
 }

@@ -31,6 +31,7 @@ LOCKS = {
     "postgres-pgbouncer": "postgres-advisory-xact",
     "zookeeper": "zookeeper-sequential",
     "etcd": "etcd-mutex",
+    "consul": "consul-session",
     "hazelcast": "hazelcast-fenced",
 }
 KINDS = [pytest.param(kind, marks=pytest.mark.docker if kind == "redis-single" else pytest.mark.long) for kind in LOCKS]

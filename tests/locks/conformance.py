@@ -100,6 +100,7 @@ NO_EXPIRY = {
     "postgres-sqlalchemy-dlock",
     "tooz-memcached",
     "hazelcast-fenced",
+    "consul-session",
     "zookeeper-ephemeral",
     "zookeeper-herd",
     "zookeeper-sequential",

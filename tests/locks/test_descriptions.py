@@ -31,6 +31,7 @@ LIBRARIES = (
     "kazoo",
     "etcd3",
     "grpc",
+    "consul",
     "pymysql",
     "pymemcache",
     "hazelcast",

@@ -37,6 +37,8 @@ LEFT_OUT: Final = frozenset({"target", "node_modules", PROGRAM})
 LEAVE_OUT: Final = "docker load it, check the name, or leave it out to have an image built from Debian's packages"
 JARS: Final = {"hazelcast": maven.HAZELCAST}
 """Maven artifacts of the servers that Debian does not package."""
+GO_PACKAGES: Final = {"consul": "github.com/hashicorp/consul"}
+"""Go packages of the servers that Debian does not package; the image's folder has a module that requires them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +116,18 @@ class Images:
         return reference
 
     def server_recipe(self, name: str) -> Recipe:
-        """Return the recipe of a server image: its Dockerfile, the other files of that folder, and the server's jar if
-        it has one."""
-        inputs, artifact = self._inputs(name, self._base), JARS.get(name)
+        """Return the recipe of a server image: its Dockerfile, the other files of that folder, and the server's jar or
+        Go program if it has one."""
+        inputs, artifact, package = self._inputs(name, self._base), JARS.get(name), GO_PACKAGES.get(name)
 
         def fill(context: Path) -> None:
             shutil.copytree(context_folder(name), context, dirs_exist_ok=True)
             if artifact is not None:
                 self._progress(f"fetching {artifact}")
                 maven.fetch(artifact, context / f"{name}.jar")
+            if package is not None:
+                self._progress(f"compiling {package}, which takes minutes the first time")
+                golang.compile_go(context_folder(name), context / name, package)
 
         if artifact is not None:
             inputs["artifact"] = artifact.encode()

@@ -34,6 +34,7 @@ ROOT: Final = Path(__file__).parents[4]
 
 LIBRARIES: Final = (
     "redis", "redlock-py", "msgspec", "PyMySQL", "pymemcache", "kazoo", "etcd3", "hazelcast-python-client", "pg8000",
+    "py-consul",
 )  # fmt: skip
 """Distributions in every client container, whatever the lock, if they are installed here: so most locks share an image.
 

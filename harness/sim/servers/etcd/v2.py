@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from harness.sim.grpc_wire import StatusError
+from harness.sim.servers.http import HttpRequest, parse_requests
 from harness.sim.service import Conn
 
 from .member import CLUSTER_ID, Member
@@ -37,20 +37,7 @@ def is_http(data: bytes) -> bool:
 
 def commands(data: bytes) -> list[str]:
     """Return the HTTP methods of the requests in one piece of data from a client."""
-    return [request.method for request in _parse_requests(data)[0]]
-
-
-@dataclass(frozen=True, slots=True)
-class _HttpRequest:
-    method: str
-    target: str
-    body: bytes
-
-    def form(self) -> dict[str, str]:
-        """Return the form fields; those of the body override those of the address."""
-        address = parse_qs(urlsplit(self.target).query, keep_blank_values=True)
-        fields = {**address, **parse_qs(self.body.decode(), keep_blank_values=True)}
-        return {name: values[0] for name, values in fields.items()}
+    return [request.method for request in parse_requests(data)[0]]
 
 
 class _HttpSession:
@@ -58,7 +45,7 @@ class _HttpSession:
 
     def __init__(self) -> None:
         self.input = b""
-        self.waiting: list[_HttpRequest] = []
+        self.waiting: list[HttpRequest] = []
         self.busy = False
 
 
@@ -78,7 +65,7 @@ class V2Service:
         if not isinstance(conn.session, _HttpSession):
             conn.session = _HttpSession()
         session: _HttpSession = conn.session
-        requests, session.input = _parse_requests(session.input + data)
+        requests, session.input = parse_requests(session.input + data)
         session.waiting += requests
         self._next(conn)
 
@@ -93,7 +80,7 @@ class V2Service:
             session.busy = True
             self._serve(conn, session.waiting.pop(0))
 
-    def _serve(self, conn: Conn, request: _HttpRequest) -> None:
+    def _serve(self, conn: Conn, request: HttpRequest) -> None:
         path = unquote(urlsplit(request.target).path)
         if path == "/v2/machines":
             self._answer(conn, request, 200, ", ".join(self._machines).encode())
@@ -108,7 +95,7 @@ class V2Service:
         except V2Error as refused:
             self._answer_later(conn, request, refused)
 
-    def _execute(self, conn: Conn, request: _HttpRequest, key: str, form: dict[str, str]) -> None:
+    def _execute(self, conn: Conn, request: HttpRequest, key: str, form: dict[str, str]) -> None:
         host = self._member.host
         entry = _key_request(request.method, key, form, host.wall_ns())
         if request.method == "GET" and not _boolean(form, "quorum"):
@@ -118,18 +105,18 @@ class V2Service:
 
     # Answers.
 
-    def _answer_later(self, conn: Conn, request: _HttpRequest, result: Any) -> None:
+    def _answer_later(self, conn: Conn, request: HttpRequest, result: Any) -> None:
         """Answer in an event of its own: a fault that is triggered by the answer may kill the host."""
         self._member.host.call_later(0, self._answer_result, conn, request, result)
 
-    def _answer_result(self, conn: Conn, request: _HttpRequest, result: V2Event | V2Error | StatusError) -> None:
+    def _answer_result(self, conn: Conn, request: HttpRequest, result: V2Event | V2Error | StatusError) -> None:
         if isinstance(result, StatusError):
             result = V2Error(300, result.details)
         status = _STATUS.get(result.code, 400) if isinstance(result, V2Error) else 201 if _is_created(result) else 200
         answer = result.body() if isinstance(result, V2Error) else result.body
         self._answer(conn, request, status, json.dumps(answer, separators=(",", ":")).encode() + b"\n", result.index)
 
-    def _answer(self, conn: Conn, request: _HttpRequest, status: int, body: bytes, index: int | None = None) -> None:
+    def _answer(self, conn: Conn, request: HttpRequest, status: int, body: bytes, index: int | None = None) -> None:
         disk = self._member.raft.disk
         lines = [
             f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
@@ -147,22 +134,6 @@ class V2Service:
 
 def _is_created(event: V2Event) -> bool:
     return event.created and event.body["action"] in ("create", "set")
-
-
-def _parse_requests(data: bytes) -> tuple[list[_HttpRequest], bytes]:
-    """Return the complete requests at the start of ``data``, and the remaining bytes."""
-    found = []
-    while b"\r\n\r\n" in data:
-        head, _, rest = data.partition(b"\r\n\r\n")
-        first, *lines = head.decode("latin-1").split("\r\n")
-        fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        size = int(fields.get("content-length", "0"))
-        if len(rest) < size:
-            break
-        method, target, *_ = first.split(" ")
-        found.append(_HttpRequest(method, target, rest[:size]))
-        data = rest[size:]
-    return found, data
 
 
 def _key_request(method: str, key: str, form: dict[str, str], wall_ns: int) -> V2Request:
