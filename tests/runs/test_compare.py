@@ -253,7 +253,7 @@ def test_locks_are_chosen_by_family_name_or_all() -> None:
         ("redis-tokn", "did you mean redis-token"),
         ("", "locks: expected a name from 'harness list locks'"),
         (" , ", "locks: expected a name"),
-        ("nosuchthing", "'nosuchthing': known: all, chubby, etcd, [a-z, ]+, and those of 'harness list locks'"),
+        ("nosuchthing", "'nosuchthing': known: all, chubby, consul, etcd, [a-z, ]+, and those of 'harness list locks'"),
         ("chuby", r"did you mean chubby or chubby-etcd\?$"),
         ("rediss", "unknown lock or family 'rediss'"),
         ("hazelcast", "none of the locks can be run on sim: hazelcast-fenced"),
