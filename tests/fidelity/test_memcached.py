@@ -12,7 +12,15 @@ import pytest
 from harness.fidelity.comparison import Step
 from harness.fidelity.memcached import MemcachedComparison
 from harness.fidelity.memcached.commands import DELAYED_FLUSHES, LENGTH, LONG, VOCABULARY, lock_commands, steps
-from harness.fidelity.memcached.pair import MINUS, PADDING, MemcachedPair, Player, SimulatedSide, without_padding
+from harness.fidelity.memcached.pair import (
+    MINUS,
+    PADDING,
+    MemcachedPair,
+    Player,
+    RealSide,
+    SimulatedSide,
+    without_padding,
+)
 from harness.sim.servers.memcached.commands import NOT_A_NUMBER, CommandHandler
 from harness.sim.servers.memcached.server import MemcachedServer
 from harness.sim.servers.memcached.store import ItemStore
@@ -60,6 +68,25 @@ def test_item_expires_at_the_tick_of_its_second(pair: MemcachedPair) -> None:
         ("tick", 1),
         ("send", 0, b"get a b c lock\r\n"),
     )[4:] == [repr(b"VALUE a 0 1\r\nx\r\nVALUE b 0 1\r\nx\r\nEND\r\n"), "done", repr(b"END\r\n")]
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_sequence_ends_where_the_real_clock_ticks_between_two_steps(
+    pair: MemcachedPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine may be so slow, and the items of both sides then expire at different steps."""
+    sequence = [("tick", 1), ("send", 0, b"set a 0 {now+1} 1\r\nx\r\n"), get("a"), get("a")]
+    run = Player.run
+
+    def slow(player: Player, step: Step) -> str:
+        if step[0] == "send" and isinstance(player.side, RealSide):
+            player.side.wait(int(step == get("a")))
+        return run(player, step)
+
+    monkeypatch.setattr(Player, "run", slow)
+    found = list(pair.run(sequence))
+    assert [answers.real == answers.simulated for answers in found] == [True, True]
 
 
 @pytest.mark.real
