@@ -117,7 +117,8 @@ class MembersPair:
     """A real cluster and a simulated one; see :class:`harness.fidelity.comparison.ServerPair`.
 
     It waits until each real member reports its version. ``play`` yields the answers of members, real or simulated, to
-    steps; ``generate`` returns the steps for a seed and a number of members.
+    steps; ``generate`` returns the steps for a seed and a number of members. ``known`` returns the title of a known
+    difference, "" if the answers differ otherwise.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class MembersPair:
         version_of: Callable[[Address], str],
         play: Callable[[Members, Sequence[Step]], Generator[str, None, None]],
         generate: Callable[[int, int], list[Step]],
+        known: Callable[[AnswerPair], str] = lambda answers: "",  # noqa: ARG005
     ) -> None:
         wait_until(lambda: all(version_of(address) for address in real.addresses), f"{name}'s version")
         self.version = f"{name} {version_of(real.addresses[0])}"
@@ -137,6 +139,7 @@ class MembersPair:
         self._members = len(real.addresses)
         self._play = play
         self._generate = generate
+        self._known = known
 
     def steps(self, seed: int) -> list[Step]:
         return self._generate(seed, self._members)
@@ -146,8 +149,8 @@ class MembersPair:
         with closing(self._play(self._real, steps)) as real:
             yield from in_pairs(real, simulated)
 
-    def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002 - no difference is known
-        return ""
+    def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002
+        return self._known(answers)
 
 
 def no_answer(error: Exception) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from harness.fidelity.comparison import Step
+from harness.fidelity.comparison import AnswerPair, Step
 from harness.fidelity.members import in_pairs, simulate
 from harness.fidelity.zookeeper import ZooKeeperComparison
-from harness.fidelity.zookeeper.pair import SIMULATED
+from harness.fidelity.zookeeper.pair import CHILDREN, SIMULATED, known
 from harness.fidelity.zookeeper.player import Player
 from harness.fidelity.zookeeper.steps import LENGTH, StepGenerator
 from harness.sim.servers.zookeeper import tree
@@ -130,3 +130,11 @@ def test_random_steps_detect_mutant(
     before = answers(steps)
     mutant(monkeypatch)
     assert answers(steps) != before
+
+
+def test_order_of_children_is_a_known_difference_and_their_names_are_not() -> None:
+    answer = "[[('children', 0, (0, 308), ['a-0000000001', 'b'])], [('ping', 0, (0, 308), None)]]"
+    other = answer.replace("['a-0000000001', 'b']", "['b', 'a-0000000001']")
+    assert known(AnswerPair(answer, other)) == CHILDREN
+    assert known(AnswerPair(answer, other.replace("'b'", "'c'"))) == ""
+    assert known(AnswerPair(answer, other.replace("'ping', 0", "'ping', -4"))) == ""
