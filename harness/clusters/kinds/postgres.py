@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from harness.clusters.server_options import SECONDS, SWITCH, WHOLE, ServerOption, one_of
@@ -15,6 +16,8 @@ _OPTIONS: Final[dict[str, ServerOption]] = {
     "lock_timeout": SECONDS,
     "statement_timeout": SECONDS,
 }
+POOL_MODE: Final = "transaction"
+"""``pool_mode`` without a server option. PgBouncer's own default is ``session``."""
 _FAMILY: Final[dict[str, Any]] = {"family": "postgres", "rank": 3, "packages": ("pg8000",)}
 POSTGRES: Final = Kind(
     name="postgres",
@@ -40,3 +43,8 @@ POOLED: Final = Kind(
     },
     **_FAMILY,
 )
+
+
+def run_time_parameters(options: Mapping[str, Any]) -> dict[str, str]:
+    """Return the run-time parameters of PostgreSQL that the server options of a plan set."""
+    return {name: f"{round(seconds * 1000)}ms" for name, seconds in options.items() if name in _OPTIONS}

@@ -12,13 +12,11 @@ from contextlib import ExitStack, closing
 from typing import Any, Final
 
 from harness.clusters.kinds import ACCOUNT
+from harness.clusters.kinds.postgres import POOL_MODE, POSTGRES
 
 from .faketime import ENVIRONMENT
 from .postgres import AS_POSTGRES, PREPARE, PostgresServers
 
-DATABASE_PORT: Final = 5432
-POOL_MODE: Final = "transaction"
-"""``pool_mode`` without a server option. PgBouncer's own default is ``session``."""
 _CONSOLE: Final = "pgbouncer"
 """Database by whose name PgBouncer's administration is reached; a query there needs no server session."""
 _POOLER_OPTIONS: Final = ("pool_mode", "default_pool_size", "min_pool_size", "server_round_robin")
@@ -29,7 +27,7 @@ exec {AS_POSTGRES} "$@"
 
 
 def configuration(
-    port: int, options: Mapping[str, Any], *, address: str = "*", database_port: int = DATABASE_PORT
+    port: int, options: Mapping[str, Any], *, address: str = "*", database_port: int = POSTGRES.port
 ) -> str:
     """Return pgbouncer.ini; ``options`` are the server options of a plan, ``address`` is where PgBouncer listens."""
     chosen = {name: options[name] for name in _POOLER_OPTIONS if name in options}
@@ -52,7 +50,7 @@ class PgBouncerServers(PostgresServers):
     """See :class:`harness.clusters.docker.kinds.RealServers`."""
 
     def database_port(self, host: str) -> int:  # noqa: ARG002
-        return DATABASE_PORT
+        return POSTGRES.port
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         environment = {**ENVIRONMENT, "POOLER": configuration(self.port(host), self.options)}

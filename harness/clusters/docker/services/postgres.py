@@ -14,7 +14,7 @@ from pg8000.native import Connection, identifier
 
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
-from harness.clusters.kinds.postgres import POSTGRES
+from harness.clusters.kinds.postgres import run_time_parameters
 
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 
@@ -59,15 +59,15 @@ class PostgresServers(FaketimeServers):
         """Port of PostgreSQL itself."""
         return self.port(host)
 
-    def parameters(self) -> dict[str, str]:
-        """Run-time parameters of PostgreSQL that the plan's server options set."""
-        seconds = {name: value for name, value in self.options.items() if name in POSTGRES.options}
-        return {name: f"{round(value * 1000)}ms" for name, value in seconds.items()}
-
     def server_command(self, host: str) -> list[str]:
         """Return the command of PostgreSQL itself."""
         own = {"listen_addresses": "*", "port": str(self.database_port(host))}
-        return ["postgres", "-D", "/data/db", *setting_options({**SETTINGS, **self.parameters(), **own})]
+        return [
+            "postgres",
+            "-D",
+            "/data/db",
+            *setting_options({**SETTINGS, **run_time_parameters(self.options), **own}),
+        ]
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         return ["sh", "-c", _START, "start", *self.server_command(host)], ENVIRONMENT

@@ -14,7 +14,7 @@ import re
 from functools import partial
 from typing import Final
 
-from harness.clusters.kinds.postgres import POSTGRES
+from harness.clusters.kinds.postgres import POOL_MODE, POSTGRES, run_time_parameters
 from harness.clusters.sim.kinds import SimServers, watch_of
 from harness.history.lock_keys import KeyObservation
 from harness.sim.servers.postgres.observer import LockObserver
@@ -34,10 +34,7 @@ class PostgresServers(SimServers):
 
     def new_server(self) -> PostgresServer:
         """Return a server with the plan's run-time parameters."""
-        seconds = {name: value for name, value in self.options.items() if name in POSTGRES.options}
-        return PostgresServer(
-            port=POSTGRES.port, **{name: f"{round(value * 1000)}ms" for name, value in seconds.items()}
-        )
+        return PostgresServer(port=POSTGRES.port, **run_time_parameters(self.options))
 
     def install(self) -> None:
         for host in self.hosts:
@@ -59,7 +56,7 @@ class PgBouncerServers(PostgresServers):
             pooler = PgBouncer(
                 server,
                 port=self.port,
-                transaction_mode=options.get("pool_mode", "transaction") == "transaction",
+                transaction_mode=options.get("pool_mode", POOL_MODE) == "transaction",
                 pool_size=options.get("default_pool_size", POOL_SIZE),
                 min_pool_size=options.get("min_pool_size", 0),
                 round_robin=options.get("server_round_robin", False),

@@ -166,7 +166,7 @@ class PgBouncer:
         assert client.server is not None
         messages, client.waiting = client.waiting, []
         client.owed += sum(chr(message[0]) in _ANSWERED for message in messages)
-        self._tell(client.server, b"".join(messages))
+        self.database.received(client.server, b"".join(messages))
 
     def _close(self, client: PooledClient) -> None:
         client.conn.close()
@@ -185,7 +185,7 @@ class PgBouncer:
         server.client = None
         if server.status == "I" and not client.owed:
             server.status = ""
-            self._tell(server, _RESET)
+            self.database.received(server, _RESET)
         else:
             self._servers.discard(server)
             self.database.closed(server)
@@ -198,11 +198,8 @@ class PgBouncer:
         server = ServerConn(self)
         self._servers.add(server)
         self.database.opened(server)
-        self._tell(server, struct.pack(">i", len(_LOGIN) + 4) + _LOGIN)
+        self.database.received(server, struct.pack(">i", len(_LOGIN) + 4) + _LOGIN)
         self._greeting = server.greeting
-
-    def _tell(self, server: ServerConn, data: bytes) -> None:
-        self.database.received(server, data)
 
     def _link(self, client: PooledClient) -> bool:
         """Give the client a server session; return False if all are in use."""
