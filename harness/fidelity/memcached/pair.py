@@ -269,13 +269,12 @@ class MemcachedPair:
         timed = any(step[0] == "tick" or step[:2] == ("fault", "pause") for step in steps)
         self._real.close()  # what a connection has not completed ends with it
         real, simulated = Player(self._real, timed=timed), Player(SimulatedSide(), timed=timed)
-        ahead = real.side.now() - simulated.side.now()
+        ahead = _ahead(real, simulated) if timed else 0
         for step in steps:
             answers = AnswerPair(real.run(step), simulated.run(step))
-            now_ahead = real.side.now() - simulated.side.now() if timed else ahead
-            if step[:2] == ("fault", "restart"):
-                ahead = now_ahead
-            if now_ahead != ahead:
+            if timed and step[:2] == ("fault", "restart"):
+                ahead = _ahead(real, simulated)
+            elif timed and _ahead(real, simulated) != ahead:
                 return  # the machine is so slow that the real clock has ticked between two steps
             yield answers
 
@@ -283,6 +282,11 @@ class MemcachedPair:
         if without_padding(answers.real) == without_padding(answers.simulated):
             return PADDING
         return MINUS if without_large_numbers(answers.real) == without_large_numbers(answers.simulated) else ""
+
+
+def _ahead(real: Player, simulated: Player) -> int:
+    """Return by how many seconds the real server's clock is ahead of the simulated one's."""
+    return real.side.now() - simulated.side.now()
 
 
 def without_padding(answer: str) -> str:
