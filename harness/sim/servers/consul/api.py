@@ -26,7 +26,7 @@ Answer = tuple[int, Any, int | None]
 
 
 class SessionHost(Protocol):
-    """What a server has in memory beside the store."""
+    """The part of a server that is not in its store: the timers of sessions, and lock-delays."""
 
     node: str
 

@@ -96,7 +96,7 @@ class ConsulServer:
         """Return the number of keys."""
         return len(self.store.keys) if self.store else 0
 
-    # What requests need of the server's memory.
+    # Timers of sessions, and lock-delays.
 
     @property
     def host(self) -> ServiceHost:
