@@ -70,10 +70,7 @@ def run_on_small_disk(command: tuple[str, ...], place: Path, size: int, capsys: 
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "size",
-    [pytest.param(size, marks=() if not number % 10 else pytest.mark.slow) for number, size in enumerate(sizes())],
-)
+@pytest.mark.parametrize("size", sizes())
 def test_a_run_on_a_full_disk_ends_with_one_line_and_no_half_file(size: int, tmp_path: Path, capsys: Capture) -> None:
     assert run_on_small_disk(RUN, tmp_path / "disk", size, capsys) in (VALID, VIOLATION, MISSING)
 

@@ -44,11 +44,7 @@ def test_lock_on_real_members(lock: LockClass, prop: conformance.Property, real_
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize(
-    "lock",
-    ["chubby-etcd", "sherlock-etcd"]
-    + [pytest.param(lock, marks=pytest.mark.slow) for lock in ("etcd-mutex", "etcd-mutex-unsafe", "etcd3-lock")],
-)
+@pytest.mark.parametrize("lock", ["chubby-etcd", "sherlock-etcd", "etcd-mutex", "etcd-mutex-unsafe", "etcd3-lock"])
 def test_rounded_lease_and_lock_delay_do_not_count_as_late(lock: str) -> None:
     """1.1 s is 2 s in effect, plus the time until the leader has checked, or the lock-delay."""
     crash = FaultSpec("client-crash", on="acquire", client=0, nth=2)
