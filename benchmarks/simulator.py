@@ -1,4 +1,4 @@
-"""Measure the simulator: ``python -m benchmarks.simulator``.
+"""Measure the simulator: ``python -m benchmarks.simulator [--rounds N]``.
 
 Commands a second of the real redis-py on simulated sockets, beside the same redis-py on a socket that answers at once
 (all in one run, since machines differ and drift); virtual seconds a second; and the time from ``harness run`` to its
@@ -7,6 +7,8 @@ first operation. The goals are half of the bare rate, 50 virtual seconds a secon
 
 from __future__ import annotations
 
+import argparse
+import functools
 import socket
 import statistics
 import subprocess
@@ -139,23 +141,27 @@ def first_operation() -> float:
     return took
 
 
-def _median(measure: Callable[[], float]) -> float:
+def _median(rounds: int, measure: Callable[[], float]) -> float:
     measure()
-    return statistics.median(measure() for _ in range(ROUNDS))
+    return statistics.median(measure() for _ in range(rounds))
 
 
 def main() -> None:
-    """Print a table; medians of five rounds after one to warm up, bare and simulated in turn."""
+    """Print a table; medians of several rounds after one to warm up, bare and simulated in turn."""
+    parser = argparse.ArgumentParser(description="How quick the simulator is.")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of each measurement, else {ROUNDS}")
+    rounds = parser.parse_args().rounds
+    median = functools.partial(_median, rounds)
     bare_rate(), simulated_rate()
-    pairs = [(bare_rate(), simulated_rate()) for _ in range(ROUNDS)]
+    pairs = [(bare_rate(), simulated_rate()) for _ in range(rounds)]
     bare, simulated = (statistics.median(column) for column in zip(*pairs, strict=True))
     ratio = statistics.median(mine / theirs for theirs, mine in pairs)
     rows = [
         ("redis-py on a socket that answers at once", f"{bare:,.0f} commands/s", ""),
         ("redis-py in the simulator", f"{simulated:,.0f} commands/s", f"{ratio:.2f} of bare; goal 0.50"),
-        ("redlock, 5 clients, 5 nodes", f"{_median(lambda: virtual_rate('redlock')):.0f} virtual s/s", "goal 50"),
-        ("redis-token, 5 clients", f"{_median(lambda: virtual_rate('redis-token')):.0f} virtual s/s", "goal 50"),
-        ("from start to first operation", f"{_median(first_operation):.2f} s", "goal 1.00"),
+        ("redlock, 5 clients, 5 nodes", f"{median(lambda: virtual_rate('redlock')):.0f} virtual s/s", "goal 50"),
+        ("redis-token, 5 clients", f"{median(lambda: virtual_rate('redis-token')):.0f} virtual s/s", "goal 50"),
+        ("from start to first operation", f"{median(first_operation):.2f} s", "goal 1.00"),
     ]
     for what, figure, goal in rows:
         print(f"{what:<44} {figure:>22}  {goal}")

@@ -118,6 +118,7 @@ def test_options_are_passed_to_the_hunt_and_a_safe_lock_passes(suite: Suite, hun
     result.stdout.fnmatch_lines(["harness: 1 hunt, 1,000 schedules, 0 failures"])
 
 
+@pytest.mark.slow
 def test_options_override_arguments_of_tests(suite: Suite, hunting: Hunting, pytester: pytest.Pytester) -> None:
     options = ["--harness-budget", "1500ms", "--harness-seed", "7", "--harness-workers", "3", "--harness-fresh"]
     suite("\ndef test_it(harness):\n    harness.hunt(Naive, rounds=4, seed=1)\n", *options, "--harness-store", "kept")

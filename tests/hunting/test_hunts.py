@@ -98,6 +98,7 @@ def test_known_failures_are_selected_by_the_hunts_options(tmp_path: Path) -> Non
     assert known_to(ttl=8.0) == known_to(faults=("latency",)) == known_to(most_faults=0) == known_to(clients=1) == []
 
 
+@pytest.mark.slow
 def test_a_hunt_without_findings_reports_its_coverage() -> None:
     request = HuntRequest(
         lock="redis-fenced", faults=("client-pause", "kill"), fencing="on", look_for=("resource",), schedules=4

@@ -193,6 +193,7 @@ def error_of(capsys: pytest.CaptureFixture[str]) -> str:
     return line
 
 
+@pytest.mark.slow
 def test_a_lock_runs_on_a_users_kind_and_is_found_wanting_under_a_fault() -> None:
     assert harness("run", "tiny_kind:TinyLock", *SHORT) == 0
     found = results()

@@ -51,6 +51,7 @@ def struck(result: Result) -> int:
     return sum(op.type == "invoke" for op in result.history.nemesis("inject"))
 
 
+@pytest.mark.slow
 def test_a_fault_strikes_again_until_it_has_tested_the_lock() -> None:
     """The first strike comes while c1 has not begun."""
     jump = FaultSpec("clock-jump", on="acquire", times=1000, every=1.0)

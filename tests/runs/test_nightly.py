@@ -107,6 +107,7 @@ def test_a_checker_that_always_passes_is_detected(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.glob("redis-set-ex/*/report.html")), "what is not as expected is kept, with its report"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_broken_safe_lock_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutated redis-token deletes the key of any holder, so it no longer cures del-foreign."""
@@ -244,6 +245,7 @@ def test_a_safe_plan_is_judged_by_every_checker() -> None:
     assert state(CURE, mutual_exclusion=False, resource=None) == "unknown"
 
 
+@pytest.mark.slow
 def test_a_plan_that_accepts_known_limits_misses_its_failure_if_there_is_nothing_else(tmp_path: Path) -> None:
     scenario = catalogue.find("ttl-pause-write")
     accepting = replace(scenario, plan=msgspec.structs.replace(scenario.plan, accept=("known-limits",)))

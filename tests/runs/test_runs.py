@@ -159,6 +159,7 @@ def test_a_run_with_one_client_is_unknown() -> None:
     assert any("mutual-exclusion" in reason for reason in result.document["unknown_because"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_this_process")
 def test_a_resource_that_accepts_stale_tokens_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant of the fencing resource accepts stale tokens. The checker must report it."""

@@ -254,6 +254,7 @@ def test_invalid_input_is_one_message(
 # Output files.
 
 
+@pytest.mark.slow
 def test_a_sweep_writes_its_document_page_and_points(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     grid = ("--ttl", "500ms,3s", "--hold", "200ms", "--pause", "1500ms", "--every", "2s")
     page, points = tmp_path / "page.html", tmp_path / "points.csv"

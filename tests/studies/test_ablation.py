@@ -82,6 +82,7 @@ def test_what_the_scenario_explains_is_no_finding(tmp_path: Path) -> None:
     assert found.status == 0
 
 
+@pytest.mark.slow
 def test_a_mechanism_makes_a_failure_without_its_fault_another_one(tmp_path: Path) -> None:
     found = study(write(tmp_path, fence=False, mechanism=MECHANISM, pause="2.5s"))
     assert rows(found)["without client-pause"] == "survives", "a step of an absent fault does not count"

@@ -104,6 +104,7 @@ def test_a_hunt_refuses_a_stored_failure_with_code_that_the_user_did_not_name(
     assert stranger.code_was_run
 
 
+@pytest.mark.slow
 def test_the_command_that_repeats_a_run_of_a_users_lock_allows_that_lock(stranger: Stranger) -> None:
     Path("plan.toml").write_text(dump(msgspec.structs.replace(PLANS["lock"], time_limit=1.0)))
     status("replay", "plan.toml", "--trust")

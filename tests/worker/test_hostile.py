@@ -152,6 +152,7 @@ def test_a_lock_that_ends_its_process_when_imported_is_a_usage_error(
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_same_worker_code_gives_the_same_history_twice(tmp_path: Path) -> None:
     """No state passes from one run to the next, and none from client to client."""
     for store in ("one", "other"):

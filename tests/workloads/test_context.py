@@ -51,7 +51,7 @@ def test_the_harm_and_the_cause_are_in_the_summary() -> None:
     assert "__enter__ returned although the acquire in it had failed" in summary
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [

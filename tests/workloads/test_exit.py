@@ -53,7 +53,7 @@ def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     assert result.valid is True, result.document["summary"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", [*(f"{LOCKS}:{name}" for name in RIGHT), *SOUND])
 def test_a_right_lock_is_valid(lock: str) -> None:
     result = run_exit(lock)

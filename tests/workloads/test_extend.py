@@ -62,7 +62,7 @@ def test_libraries_that_extend_a_lock_that_another_client_has_had(lock: str, fau
     assert LOST in result.verdicts["extend"].explanation
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", [*RIGHT, *(pytest.param(lock, marks=pytest.mark.slow) for lock in LIBRARIES)])
 def test_a_right_extend_is_valid(lock: str) -> None:
     result = run_extend(lock)

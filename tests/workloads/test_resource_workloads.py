@@ -63,7 +63,7 @@ def test_a_late_client_damages_the_resource(workload: str, kinds: set[str], word
         assert words in verdict.explanation
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", WITH_LOCK)
 def test_a_fencing_resource_stays_valid(workload: str) -> None:
     result = play(workload, "redis-fenced", faults=(LATE,), time_limit=7.0, fencing="on")

@@ -52,7 +52,7 @@ def test_a_cancelled_release_that_keeps_the_token_is_valid(tmp_path: Path) -> No
     assert {call.outcome for call in result.history.calls("release")} == {"ok", "fail", "info"}
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("lock", [f"{RIGHT}:Lock", f"{RIGHT}:AsyncLock", "redis-token", "zookeeper-ephemeral"])
 def test_a_right_lock_is_valid(lock: str) -> None:
     result = run_reuse(lock)

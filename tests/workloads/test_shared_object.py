@@ -45,7 +45,7 @@ def test_the_usual_workload_does_not_find_it(lock: str) -> None:
     assert result.valid is True, result.document["summary"]
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lock", "cluster"),
     [
