@@ -23,7 +23,7 @@ from harness.studies.results_db import RESULTS_DB, add_fidelity, fidelity
 from harness.studies.traces import check_run
 from harness.wording import counted
 
-from .options import positive, printed, progress_bar, single_command
+from .options import positive, printed, progress_bar, single_command, worker_count
 from .terminal import print_document
 
 FILE = "fidelity.json"
@@ -36,6 +36,9 @@ def fidelity_command(
     budget: Annotated[str, typer.Option(metavar="DURATION", help="Time for each server.")] = "60s",
     seeds: Annotated[int, typer.Option(help="Sequences for each server; 0: as many as the budget allows.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of the first sequence.")] = 0,
+    workers: Annotated[
+        int, typer.Option(help="Processes that compare, each with a server of its own; 0: one for each processor.")
+    ] = 1,
     out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
     run: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Check the recorded traffic of this run's servers instead.")
@@ -46,12 +49,12 @@ def fidelity_command(
     """Send the same commands and faults to a simulated and a real server, and show where their answers differ.
 
     The figure counts commands, faults and clock moves. Exit status 1 if a divergence is not documented in
-    docs/fidelity.md, 4 if this machine lacks a real server, else 0. With --run: 1 if a recorded reply is impossible,
-    3 if no server's traffic could be checked, else 0.
+    docs/fidelity.md, 3 if it was interrupted (what was compared by then is stored), 4 if this machine lacks a real
+    server, else 0. With --run: 1 if a recorded reply is impossible, 3 if no server's traffic could be checked, else 0.
     """
     if run is not None:
         _check_run(run, json=json)
-    request = FidelityRequest(tuple(server or ()), positive("budget", budget), seed, seeds)
+    request = FidelityRequest(tuple(server or ()), positive("budget", budget), seed, seeds, worker_count(workers))
     if history:
         _show_history(out, request.servers, json=json)
         return
@@ -136,6 +139,8 @@ def _print(document: FidelityDocument, folder: Path) -> None:
             if not found.known:
                 console.print(f"  real:      {found.real}")
                 console.print(f"  simulated: {found.simulated}")
+    if document.interrupted:
+        console.print("interrupted: this was compared by then")
     console.print(f"document: {folder / FILE}")
 
 

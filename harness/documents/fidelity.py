@@ -82,7 +82,9 @@ class FidelityDocument(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     """Seed of the first sequence; the others follow it."""
     status: int = 0
-    """Exit status: 1 if a divergence is not documented, else 0."""
+    """Exit status: 1 if a divergence is not documented, else 3 if it was interrupted, else 0."""
+    interrupted: bool = False
+    """True if it was interrupted; the comparisons are then those until the interruption."""
     servers: tuple[FidelityServer, ...] = ()
     """The comparisons of this run."""
     history: tuple[FidelityFigure, ...] = ()

@@ -7,11 +7,12 @@ removed what may differ: the order of items that no server promises, and the tim
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.documents.fidelity import FidelityDivergence
 
@@ -62,6 +63,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a comparison: ``steps`` is the number whose answers were compared, ``seeds`` the sequences.
 
     ``differing`` is the number of steps with different answers, also of divergences that are stored once.
+    ``interrupted`` says that SIGINT or SIGTERM ended it; it then has the sequences before.
     """
 
     server: str
@@ -71,6 +73,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     differing: int = 0
     divergences: tuple[FidelityDivergence, ...] = ()
+    interrupted: bool = False
 
     @property
     def unknown(self) -> tuple[FidelityDivergence, ...]:
@@ -84,42 +87,65 @@ def compare(
     seeds: Iterable[int],
     *,
     budget_s: float = float("inf"),
-    on_seed: Callable[[int, int], None] | None = None,
+    stored: Iterable[str] = (),
+    on_seed: Callable[[Agreement], None] | None = None,
 ) -> Agreement:
     """Compare until the seeds or the seconds are used up.
 
-    ``on_seed`` is called after each sequence with the steps and the divergences so far. A divergence with the same last
-    step and answers as an earlier one is not stored again, nor is one with the same title of a known difference.
+    ``stored`` are titles of known differences of which an example is stored already: shrinking another one takes
+    minutes. ``on_seed`` is called after each sequence with what was found so far.
     """
     began = time.monotonic()
-    done = steps = differing = 0
-    found: dict[tuple[str, str, str], FidelityDivergence] = {}
-    titles: set[str] = set()
-    for seed in seeds:
-        if time.monotonic() - began >= budget_s:
-            break
-        sequence = pair.steps(seed)
-        number, answers = _first_difference(pair, sequence)
-        steps += number
-        done += 1
-        if answers is not None and pair.known(sequence[number - 1], answers) in titles:
-            differing += 1  # an example of it is stored already: shrinking another one takes minutes
-        elif answers is not None and _repeats(pair, sequence):
-            one = _divergence(pair, seed, sequence[:number], answers)
-            differing += 1
-            found.setdefault((one.known or one.steps[-1], one.known or one.real, one.known or one.simulated), one)
-            titles.update({one.known} - {""})
-        if on_seed is not None:
-            on_seed(steps, len(found))
-    return Agreement(
-        server=name,
-        version=pair.version,
-        seeds=done,
-        steps=steps,
-        seconds=time.monotonic() - began,
-        differing=differing,
-        divergences=tuple(found.values()),
+    found = Agreement(server=name, version=pair.version, seeds=0, steps=0, seconds=0.0)
+    titles = set(stored)
+    try:
+        for seed in seeds:
+            if found.seconds >= budget_s:
+                break
+            one = _sequence(name, pair, seed, titles)
+            titles.update(divergence.known for divergence in one.divergences if divergence.known)
+            found = merged(found, replace(one, seconds=time.monotonic() - began - found.seconds))
+            if on_seed is not None:
+                on_seed(found)
+    except KeyboardInterrupt:
+        found = replace(found, interrupted=True)
+    return found
+
+
+def merged(one: Agreement, other: Agreement) -> Agreement:
+    """Return both comparisons of a server as one.
+
+    A divergence with the same last step and answers as an earlier one is not stored again, nor is one with the same
+    title of a known difference.
+    """
+    found = {_same(divergence): divergence for divergence in reversed((*one.divergences, *other.divergences))}
+    return replace(
+        one,
+        seeds=one.seeds + other.seeds,
+        steps=one.steps + other.steps,
+        seconds=one.seconds + other.seconds,
+        differing=one.differing + other.differing,
+        divergences=tuple(reversed(found.values())),
+        interrupted=one.interrupted or other.interrupted,
     )
+
+
+def _same(one: FidelityDivergence) -> tuple[str, ...]:
+    return (one.known,) if one.known else (one.steps[-1], one.real, one.simulated)
+
+
+def _sequence(name: str, pair: ServerPair, seed: int, titles: Container[str]) -> Agreement:
+    """Compare the sequence of one seed."""
+    sequence = pair.steps(seed)
+    number, answers = _first_difference(pair, sequence)
+    found = Agreement(server=name, version=pair.version, seeds=1, steps=number, seconds=0.0)
+    if answers is None:
+        return found
+    if pair.known(sequence[number - 1], answers) in titles:
+        return replace(found, differing=1)
+    if not _repeats(pair, sequence):
+        return found
+    return replace(found, differing=1, divergences=(_divergence(pair, seed, sequence[:number], answers),))
 
 
 def _first_difference(pair: ServerPair, steps: Sequence[Step]) -> tuple[int, AnswerPair | None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +16,8 @@ from harness.cli.main import main
 from harness.documents import load_fidelity
 from harness.documents.fidelity import FidelityFigure
 from harness.fidelity.catalogue import SERVERS
+from harness.fidelity.comparison import Step
+from harness.studies.fidelity import BLOCK
 from harness.studies.results_db import RESULTS_DB, add_fidelity, fidelity
 from tests.fidelity.fake_server import FakeServer, agrees, forgets_after_two_large_numbers
 
@@ -61,6 +65,35 @@ def test_documented_difference_is_named_and_is_status_0(
     lines = capsys.readouterr().out.splitlines()
     assert ", 0 divergences, 1 documented difference, 9" in lines[0]
     assert lines[1] == "documented: Losses"
+
+
+def test_interrupted_comparison_is_stored_and_is_status_3(
+    tmp_path: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def simulated(_done: list[Step]) -> str:
+        if server.pair.executed == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return "ok"
+
+    server = FakeServer(simulated)
+    use(monkeypatch, server)
+    assert run("--out", tmp_path) == 3
+    line, told, document = capsys.readouterr().out.splitlines()
+    assert line == "fake-server 1.0: 50 commands, 0 divergences, 100 %"
+    assert told.startswith("interrupted")
+    assert load_fidelity(Path(document.removeprefix("document: "))).interrupted
+    assert [one.steps for one in fidelity(tmp_path / RESULTS_DB)] == [50]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_several_workers_compare_the_same_sequences_as_one(tmp_path: Path, capsys: Capsys) -> None:
+    found = []
+    for workers in (1, 2):
+        run("--server", "redis", "--seeds", 2 * BLOCK, "--workers", workers, "--out", tmp_path, "--json")
+        found.append(json.loads(capsys.readouterr().out)["servers"][0])
+    alike = ("server", "version", "seeds", "steps", "differing")
+    assert [found[0][name] for name in alike] == [found[1][name] for name in alike]
 
 
 def test_missing_server_is_one_message_and_status_4(

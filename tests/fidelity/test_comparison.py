@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from harness.fidelity.comparison import ATTEMPTS, Step, compare
+import msgspec
+
+from harness.fidelity.comparison import ATTEMPTS, Step, compare, merged
 from tests.fidelity.fake_server import FakePair, agrees, forgets_after_two_large_numbers
 
 
@@ -44,6 +46,31 @@ def test_known_difference_is_shrunk_once() -> None:
     assert pair.executed == 2 * first + 4
 
 
+def test_difference_of_which_an_example_is_stored_is_counted_alone() -> None:
+    pair = FakePair(forgets_after_two_large_numbers, lambda _step: "Losses")
+    found = compare("fake", pair, range(5), stored=["Losses"])
+    assert (found.divergences, found.differing, pair.executed) == ((), 4, 5)
+
+
+def test_comparisons_are_merged_as_if_one_had_made_them() -> None:
+    pair = FakePair(forgets_after_two_large_numbers, undocumented)
+    parts = [compare("fake", pair, range(first, first + 3), stored=[]) for first in (0, 3)]
+    one, whole = merged(*parts), compare("fake", pair, range(6))
+    assert whole.divergences
+    assert msgspec.structs.replace(one, seconds=0.0) == msgspec.structs.replace(whole, seconds=0.0)
+
+
+def test_interruption_keeps_what_was_compared() -> None:
+    def simulated(done: list[Step]) -> str:
+        if pair.executed == 3 and len(done) == 10:
+            raise KeyboardInterrupt
+        return "ok"
+
+    pair = FakePair(simulated, undocumented)
+    found = compare("fake", pair, range(9))
+    assert (found.seeds, found.steps, found.interrupted) == (2, 100, True)
+
+
 def test_difference_that_does_not_repeat_is_no_divergence() -> None:
     first: Iterator[int] = count()
     pair = FakePair(lambda done: "late" if len(done) == 10 and next(first) == 0 else "ok", undocumented)
@@ -67,5 +94,6 @@ def test_budget_ends_the_comparison() -> None:
 
 def test_progress_is_told_after_each_sequence() -> None:
     told: list[tuple[int, int]] = []
-    compare("fake", FakePair(agrees, undocumented), range(2), on_seed=lambda steps, found: told.append((steps, found)))
+    pair = FakePair(agrees, undocumented)
+    compare("fake", pair, range(2), on_seed=lambda found: told.append((found.steps, len(found.divergences))))
     assert told == [(50, 0), (100, 0)]
