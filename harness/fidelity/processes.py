@@ -130,7 +130,7 @@ class ServerProcess:
         """Start the server on its data and wait until it is ready."""
         if self._process is not None:
             raise RuntimeError(f"{self.name} runs already")
-        with self._log.open("ab") as log:
+        with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(self.place),
                 cwd=self.place.folder,
@@ -191,12 +191,13 @@ class ServerProcess:
 
     def log_end(self) -> str:
         """Return the last lines that the server printed."""
-        if not self._log.exists():
+        if not self.log_path.exists():
             return ""
-        return self._log.read_bytes()[-_LOG_END:].decode(errors="replace").strip()
+        return self.log_path.read_bytes()[-_LOG_END:].decode(errors="replace").strip()
 
     @property
-    def _log(self) -> Path:
+    def log_path(self) -> Path:
+        """File with what the server has printed since its first start."""
         return self._home / "log"
 
     def _signal(self, number: signal.Signals) -> None:

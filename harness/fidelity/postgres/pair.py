@@ -22,12 +22,13 @@ from harness.fidelity.comparison import AnswerPair, Step
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess
 
 from . import statements
-from .sides import DEADLOCK_MS, RealPlayer, simulate
+from .real import RealPlayer
+from .results import DEADLOCK_TIMEOUT
+from .simulated import OrderSearch
 
 PACKAGE: Final = "postgresql"
 USER: Final = "postgres"
 """PostgreSQL refuses to run as root; root starts it as this user of Debian's package."""
-TOGETHER: Final = "Sessions that resume together"
 _PROGRAMS: Final = Path("/usr/lib/postgresql")
 
 
@@ -96,7 +97,7 @@ def _prepare(first: Path, folder: Path) -> None:
 def _command(place: Place) -> list[str]:
     settings = {
         **SETTINGS, "listen_addresses": LOOPBACK, "port": str(place.address[1]), "fsync": "off",
-        "deadlock_timeout": f"{DEADLOCK_MS}ms",
+        "deadlock_timeout": DEADLOCK_TIMEOUT, "log_lock_waits": "on", "log_min_messages": "log", "lc_messages": "C",
     }  # fmt: skip
     return [*_required("postgres"), "-D", str(place.folder / "db"), *setting_options(settings)]
 
@@ -131,10 +132,11 @@ class PostgresPair:
         return statements.steps(seed)
 
     def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
-        simulated = simulate(statements.SETUP, steps)
-        with closing(RealPlayer(self.address, statements.SETUP)) as real:
-            for step, result in zip(steps, simulated, strict=True):
-                yield AnswerPair(real.run(step, result).text(), result.text())
+        search = OrderSearch(statements.SETUP, steps)
+        with closing(RealPlayer(self._process, statements.SETUP)) as player:
+            for at, step in enumerate(steps):
+                real = player.run(step, search.results[at]).text()
+                yield AnswerPair(real, search.match(real))
 
     def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002
-        return TOGETHER if max(text.count(" | session ") for text in answers) > 1 else ""
+        return ""

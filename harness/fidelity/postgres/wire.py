@@ -1,14 +1,17 @@
-"""The client's side of PostgreSQL's protocol for a comparison: simple queries, and their answers as text."""
+"""The client's side of PostgreSQL's protocol for a comparison: simple and extended queries, and answers as text."""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from harness.clusters.kinds import ACCOUNT
 from harness.sim.servers.postgres import protocol
 
 CLOSED: Final = "closed"
+_WORDS: Final = {"1": "parsed", "2": "bound", "3": "closed one", "n": "no columns", "s": "suspended", "I": "empty"}
+"""Messages of the server without contents."""
 
 
 def startup() -> bytes:
@@ -17,16 +20,62 @@ def startup() -> bytes:
     return struct.pack(">i", len(body) + 4) + body
 
 
+def cancel_request(pid: int, secret: int) -> bytes:
+    """Return the only message of a connection that cancels the statement of another session."""
+    return struct.pack(">iiii", 16, protocol.CANCEL, pid, secret)
+
+
 def query(text: str) -> bytes:
     """Return the message of a simple query."""
     return protocol.message(b"Q", f"{text}\0".encode())
 
 
+def extended(messages: Sequence[tuple[Any, ...]]) -> bytes:
+    """Return the messages of extended queries, each given as (name, arguments): see the functions below."""
+    return b"".join(_MESSAGES[name](*arguments) for name, *arguments in messages)
+
+
+def _parse(name: str, text: str) -> bytes:
+    return protocol.message(b"P", f"{name}\0{text}\0".encode() + struct.pack(">h", 0))
+
+
+def _bind(portal: str, name: str, values: Sequence[str | None], form: int) -> bytes:
+    """``values`` are texts; ``form`` is 1 for binary results."""
+    body = f"{portal}\0{name}\0".encode() + struct.pack(">hh", 0, len(values))
+    for value in values:
+        body += b"\xff\xff\xff\xff" if value is None else struct.pack(">i", len(value)) + value.encode()
+    return protocol.message(b"B", body + struct.pack(">hh", 1, form))
+
+
+def _describe(kind: str, name: str) -> bytes:
+    """``kind`` is S for a statement or P for a portal."""
+    return protocol.message(b"D", f"{kind}{name}\0".encode())
+
+
+def _execute(portal: str, limit: int) -> bytes:
+    """``limit`` is the number of rows, 0 for all."""
+    return protocol.message(b"E", f"{portal}\0".encode() + struct.pack(">i", limit))
+
+
+def _close(kind: str, name: str) -> bytes:
+    return protocol.message(b"C", f"{kind}{name}\0".encode())
+
+
+_MESSAGES: Final[dict[str, Callable[..., bytes]]] = {
+    "parse": _parse,
+    "bind": _bind,
+    "describe": _describe,
+    "execute": _execute,
+    "close": _close,
+    "sync": lambda: protocol.message(b"S", b""),
+}
+
+
 class AnswerReader:
-    """Collects the data of one connection, and cuts it into answers."""
+    """Collects the data of one connection, and cuts it into answers: what precedes each ReadyForQuery."""
 
     def __init__(self) -> None:
-        self.pid = 0
+        self.pid = self.secret = 0
         self._data = b""
         self._parts: list[str] = []
         self._answers: list[str] = []
@@ -42,9 +91,9 @@ class AnswerReader:
             self._answers.append("; ".join([*self._parts, body.decode()]))
             self._parts = []
         elif kind == "K":
-            (self.pid, _) = struct.unpack(">ii", body)
+            self.pid, self.secret = struct.unpack(">ii", body)
         elif kind == "E":  # a client gets no rows of a failed statement
-            self._parts = [part for part in self._parts if part.startswith("WARNING")]
+            self._parts = [part for part in self._parts if not part.startswith(("(", "["))]
             self._parts.append(_error(body))
         elif kind == "N":
             self._parts.insert(0, _error(body))  # before or after the description of columns, as it happens
@@ -52,8 +101,12 @@ class AnswerReader:
             self._parts.append(repr(_cells(body)))
         elif kind == "T":
             self._parts.append(_columns(body))
+        elif kind == "t":
+            self._parts.append(f"parameters {struct.unpack(f'>{(len(body) - 2) // 4}I', body[2:])}")
         elif kind == "C":
             self._parts.append(body[:-1].decode())
+        elif kind in _WORDS:
+            self._parts.append(_WORDS[kind])
 
     def take(self) -> str | None:
         """Return the next answer, None if it is not complete."""
@@ -61,7 +114,8 @@ class AnswerReader:
 
     def rest(self) -> str:
         """Return what came before the end of the connection."""
-        return "; ".join([*self._parts, CLOSED])
+        parts, self._parts = self._parts, []
+        return "; ".join([*parts, CLOSED])
 
 
 def _error(body: bytes) -> str:
@@ -75,7 +129,7 @@ def _cells(body: bytes) -> list[Any]:
     for _ in range(count):
         (size,) = struct.unpack_from(">i", body, at)
         at += 4
-        cells.append(None if size < 0 else body[at : at + size].decode())
+        cells.append(None if size < 0 else body[at : at + size].decode(errors="backslashreplace"))
         at += max(size, 0)
     return cells
 
@@ -85,7 +139,7 @@ def _columns(body: bytes) -> str:
     at, columns = 2, []
     for _ in range(count):
         end = body.index(b"\0", at)
-        _, _, oid, _, _, _ = struct.unpack_from(">ihihih", body, end + 1)
-        columns.append(f"{body[at:end].decode()}:{oid}")
+        _, _, oid, _, _, form = struct.unpack_from(">ihihih", body, end + 1)
+        columns.append(f"{body[at:end].decode()}:{oid}" + (":binary" if form else ""))
         at = end + 1 + struct.calcsize(">ihihih")
     return f"({', '.join(columns)})"

@@ -102,7 +102,7 @@ class SessionServer(Generic[S]):
         try:
             fn(*args)
             while self._runnable:
-                session = self._runnable.popleft()
+                session = self.next_runnable()
                 if self.is_open(session):
                     session.resume()
         finally:
@@ -111,6 +111,10 @@ class SessionServer(Generic[S]):
 
     def event_over(self) -> None:
         """Called when an event and all that it resumed are over."""
+
+    def next_runnable(self) -> S:
+        """Take the session that goes on next: the one whose wait ended first."""
+        return self._runnable.popleft()
 
     def schedule(self, session: S) -> None:
         """Have the statement of a session resumed at the end of the present event."""

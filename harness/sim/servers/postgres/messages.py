@@ -1,34 +1,40 @@
 """The messages of one session: start of the connection, simple and extended queries, and their answers.
 
-Source: https://www.postgresql.org/docs/15/protocol-flow.html. Abstracted: COPY, cursors of SQL; a portal runs once, and
-rows beyond the number that Execute asks for are dropped.
+Source: https://www.postgresql.org/docs/15/protocol-flow.html and src/backend/tcop/postgres.c. Abstracted: COPY, cursors
+of SQL. The first Execute of a portal runs its statement to the end, also if it asks for some rows only.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
 
 from harness.sim.servers.waits import Wait
 
 from . import protocol, settings, sql, statements
-from .errors import PROTOCOL, PgError
+from .errors import IN_FAILED_TRANSACTION, PROTOCOL, PgError
 from .interface import SessionInterface
 from .plans import Outcome
-from .protocol import Field
 from .statements import Prepared
 from .values import decode, encode
 
 Work = Generator[Wait, None, None]
 
 
-class Portal(NamedTuple):
-    """A statement with its parameters; ``formats`` are those of its columns, 1 for binary."""
+@dataclass(slots=True)
+class Portal:
+    """A statement with its parameters; ``formats`` are those of its columns, 1 for binary.
+
+    ``outcome`` is its result, None before it runs, and ``fetched`` the number of rows that the client has got.
+    """
 
     prepared: Prepared
     parameters: list[Any]
     formats: list[int]
+    outcome: Outcome | None = None
+    fetched: int = 0
 
 
 class MessageHandler:
@@ -141,7 +147,6 @@ class MessageHandler:
         self._skips = False
         if not session.block:
             session.end_transaction(commit=True)
-        self._portals.clear()
         self._ready()
 
     def _ready(self) -> None:
@@ -154,40 +159,60 @@ class MessageHandler:
     # Queries.
 
     def _simple(self, text: str) -> Work:
+        self.statements.pop("", None)
         found = sql.statements(text)
-        if not found:
+        if found:
+            self._portals.pop("", None)
+        else:
             self.send(protocol.EMPTY_QUERY)
         for statement in found:
             prepared = self._prepare(statement, ())
             formats = [0] * len(prepared.fields or ())
             yield from self._execute(Portal(prepared, [], formats), 0, describes=True)
 
+    def forget_portals(self) -> None:
+        """Forget all portals, because their transaction has ended."""
+        self._portals.clear()
+
+    def _refuse_in_failed(self, word: str) -> None:
+        """Raise PgError if the transaction has failed and a statement is not one that ends it."""
+        if self._session.failed and word not in statements.ENDS:
+            text = "current transaction is aborted, commands ignored until end of transaction block"
+            raise PgError(IN_FAILED_TRANSACTION, text)
+
     def _prepare(self, statement: str, declared: tuple[int, ...]) -> Prepared:
-        session = self._session
-        if session.failed and sql.first_word(statement) not in statements.ENDS:
-            raise PgError("25P02", "current transaction is aborted, commands ignored until end of transaction block")
-        return statements.prepare(session, statement, declared)
+        if statement:
+            self._refuse_in_failed(sql.first_word(statement))
+        return statements.prepare(self._session, statement, declared)
 
     def _execute(self, portal: Portal, limit: int, *, describes: bool = False) -> Work:
         session, prepared = self._session, portal.prepared
-        session.start_statement()
-        outcome = yield from statements.run(session, prepared, portal.parameters)
-        session.raise_if_interrupted()
-        if not session.server.executed(session, prepared.word):
-            return
+        if portal.outcome is None:
+            session.start_statement()
+            portal.outcome = yield from statements.run(session, prepared, portal.parameters)
+            session.raise_if_interrupted()
+            if not session.server.executed(session, prepared.word):
+                return
         if describes and prepared.fields is not None:
             self.send(protocol.row_description(prepared.fields, portal.formats))
-        self._answer(outcome, prepared.fields or [], portal.formats, limit)
+        self._answer(portal, portal.outcome, limit)
 
-    def _answer(self, outcome: Outcome, fields: Sequence[Field], formats: list[int], limit: int) -> None:
-        rows = outcome.rows or []
-        for row in rows[: limit or None]:
+    def _answer(self, portal: Portal, outcome: Outcome, limit: int) -> None:
+        if outcome.rows is None:
+            self.send(protocol.complete(outcome.tag))
+            return
+        rows = outcome.rows[portal.fetched :][: limit or None]
+        portal.fetched += len(rows)
+        fields = portal.prepared.fields or []
+        for row in rows:
             cells = [
                 encode(value, field.oid, binary=form == 1)
-                for value, field, form in zip(row, fields, formats, strict=True)
+                for value, field, form in zip(row, fields, portal.formats, strict=True)
             ]
             self.send(protocol.data_row(cells))
-        self.send(protocol.PORTAL_SUSPENDED if limit and len(rows) >= limit else protocol.complete(outcome.tag))
+        command, _, count = outcome.tag.rpartition(" ")
+        tag = f"{command} {len(rows)}" if count.isdigit() else outcome.tag
+        self.send(protocol.PORTAL_SUSPENDED if limit and len(rows) >= limit else protocol.complete(tag))
 
     # Extended queries.
 
@@ -204,31 +229,44 @@ class MessageHandler:
             self.send(protocol.CLOSE_COMPLETE)
         elif kind == "E":
             (name,), rest = protocol.texts(body, 1)
-            portal = self._portals.get(name)
-            if portal is None:
-                raise PgError("34000", f'portal "{name}" does not exist')
-            if portal.prepared.word:
-                yield from self._execute(portal, struct.unpack(">i", rest)[0])
-            else:
-                self.send(protocol.EMPTY_QUERY)
+            yield from self._run_portal(name, *struct.unpack(">i", rest))
         else:
             raise PgError(PROTOCOL, f"invalid frontend message type {ord(kind)}", fatal=True)
+
+    def _run_portal(self, name: str, limit: int) -> Work:
+        portal = self._portal(name)
+        if not portal.prepared.word:
+            self.send(protocol.EMPTY_QUERY)
+            return
+        self._refuse_in_failed(portal.prepared.word)
+        if portal.outcome is not None and portal.outcome.rows is None:
+            raise PgError("55000", f'portal "{name}" cannot be run')
+        yield from self._execute(portal, limit)
 
     def _parse(self, body: bytes) -> None:
         (name, text), rest = protocol.texts(body, 2)
         declared, _ = protocol.numbers(rest, "I")
+        if not name:
+            self.statements.pop("", None)
         found = sql.statements(text)
         if len(found) > 1:
             raise PgError("42601", "cannot insert multiple commands into a prepared statement")
-        if name and name in self.statements:
+        prepared = self._prepare(found[0] if found else "", declared)
+        if name in self.statements:
             raise PgError("42P05", f'prepared statement "{name}" already exists')
-        self.statements[name] = self._prepare(found[0] if found else "", declared)
+        self.statements[name] = prepared
         self.send(protocol.PARSE_COMPLETE)
 
     def _statement(self, name: str) -> Prepared:
         if name not in self.statements:
-            raise PgError("26000", f'prepared statement "{name}" does not exist')
+            kind = f'prepared statement "{name}"' if name else "unnamed prepared statement"
+            raise PgError("26000", f"{kind} does not exist")
         return self.statements[name]
+
+    def _portal(self, name: str) -> Portal:
+        if name not in self._portals:
+            raise PgError("34000", f'portal "{name}" does not exist')
+        return self._portals[name]
 
     def _bind(self, body: bytes) -> None:
         (portal, name), rest = protocol.texts(body, 2)
@@ -237,8 +275,11 @@ class MessageHandler:
         values, rest = protocol.bound_values(rest)
         results, _ = protocol.numbers(rest, "h")
         if len(values) != len(prepared.parameters):
-            counts = f"{len(values)} parameters, but prepared statement {name!r} requires {len(prepared.parameters)}"
+            counts = f'{len(values)} parameters, but prepared statement "{name}" requires {len(prepared.parameters)}'
             raise PgError(PROTOCOL, f"bind message supplies {counts}")
+        self._refuse_in_failed(prepared.word)
+        if portal and portal in self._portals:
+            raise PgError("42P03", f'cursor "{portal}" already exists')
         types = zip(values, prepared.parameters, _spread(formats, len(values)), strict=True)
         parameters = [decode(data, oid, binary=form == 1) for data, oid, form in types]
         self._portals[portal] = Portal(prepared, parameters, _spread(results, len(prepared.fields or ())))
@@ -246,15 +287,14 @@ class MessageHandler:
 
     def _describe(self, body: bytes) -> None:
         name = body[1:-1].decode()
-        if body[:1] == b"S":
-            prepared = self._statement(name)
-            self.send(protocol.parameter_description(prepared.parameters))
-            formats = [0] * len(prepared.fields or ())
-        elif name in self._portals:
-            prepared, _, formats = self._portals[name]
-        else:
-            raise PgError("34000", f'portal "{name}" does not exist')
+        portal = None if body[:1] == b"S" else self._portal(name)
+        prepared = self._statement(name) if portal is None else portal.prepared
         fields = prepared.fields
+        if fields is not None:
+            self._refuse_in_failed(prepared.word)
+        if portal is None:
+            self.send(protocol.parameter_description(prepared.parameters))
+        formats = [0] * len(fields or ()) if portal is None else portal.formats
         self.send(protocol.NO_DATA if fields is None else protocol.row_description(fields, formats))
 
 

@@ -18,6 +18,7 @@ from . import ordered_calls
 from .errors import LOCK_NOT_AVAILABLE, NO_TABLE, NOT_SERIALIZABLE, PgError, unsupported
 from .expressions import Compiler, Context, Expr, coerce, type_of
 from .interface import SessionInterface
+from .locks import Tag
 from .protocol import Field
 from .storage import RUNNING, Row, Table, Transaction
 from .values import BOOL, FLOAT8, INT2, INT4, INT8, INTERVAL, TEXT, TIMESTAMP, TIMESTAMPTZ, UNKNOWN, VARCHAR
@@ -123,9 +124,13 @@ def lock_row(
     """Lock a row for a change. Returns True if it took no wait, False after a wait, None if the row is skipped.
 
     Raises PgError for a refused or failed wait, and at REPEATABLE READ if the row has changed since the snapshot.
+
+    The first session that waits for a version of the row has its turn next: the others queue for its "row" lock. One
+    that has waited for a version which is out of date then waits for the writer of the next one without such a lock.
     """
     trx = session.transaction()
-    turn = ("row", table.name, row.number)
+    version = row.seen_version(trx, snapshot) or row.settled(trx)
+    turn: Tag | None = None
     waited = False
     while (blocker := row.blocker(trx)) is not None:
         _refuse_if_changed(trx, row, snapshot, reads=reads)
@@ -133,12 +138,21 @@ def lock_row(
             return None
         if policy == "nowait":
             raise PgError(LOCK_NOT_AVAILABLE, f'could not obtain lock on row in relation "{table.name}"')
-        if not waited:
-            waited = True
+        waited = True
+        settled = row.settled(trx)
+        if settled is not version and turn is not None:
+            session.server.locks.release(session.holder, turn, "X", "transaction")
+            turn = None
+        if settled is not version and blocker is row.newest().writer:
+            yield from wait_for_end(session, blocker)
+            continue
+        version = settled
+        if turn is None and version is not None:
+            turn = ("row", table.name, row.number, version.writer.number)
             yield from session.lock(turn, "X", "transaction")
             continue
         yield from wait_for_end(session, blocker)
-    if waited:
+    if turn is not None:
         session.server.locks.release(session.holder, turn, "X", "transaction")
     if not row.versions:
         return False

@@ -71,6 +71,7 @@ class PgSession:
         text = settings.checked(name, value)
         if local:
             if self.trx is None:
+                self.warn("SET LOCAL can only be used in transaction blocks", "25P01")
                 return text
             self._local.setdefault(name, self._settings[name])
         else:
@@ -257,6 +258,7 @@ class PgSession:
     def end_transaction(self, *, commit: bool) -> None:
         """Commit or roll back, then release the locks of the transaction."""
         trx, self.trx = self.trx, None
+        self._handler.forget_portals()
         if trx is None:
             return
         self.server.transactions.end(trx, commit=commit)

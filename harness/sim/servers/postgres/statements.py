@@ -110,8 +110,8 @@ def _define(session: SessionInterface, prepared: Prepared) -> Outcome:
 def _begin(session: SessionInterface, text: str) -> Outcome:
     if session.block:
         session.warn("there is already a transaction in progress", "25001")
-    session.begin()
     _set_level(session, text)
+    session.begin()
     return Outcome("START TRANSACTION" if sql.first_word(text) == "START" else "BEGIN")
 
 

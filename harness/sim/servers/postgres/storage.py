@@ -36,7 +36,7 @@ class Transaction:
         return ("transaction", self.number)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Version:
     """One version of a row; ``values`` is None if the row is deleted."""
 
@@ -63,12 +63,21 @@ class Row:
                 return other
         return None
 
-    def seen(self, trx: Transaction, snapshot: int) -> Values | None:
-        """Return the values that a snapshot contains, None if it has no such row."""
+    def settled(self, trx: Transaction) -> Version | None:
+        """Return the newest version that no other running transaction has written, None if there is none."""
+        return next((one for one in self.versions if one.writer is trx or one.writer.ended), None)
+
+    def seen_version(self, trx: Transaction, snapshot: int) -> Version | None:
+        """Return the version that a snapshot contains, None if it has no such row."""
         for version in self.versions:
             if version.writer is trx or version.writer.committed_at <= snapshot:
-                return version.values
+                return version
         return None
+
+    def seen(self, trx: Transaction, snapshot: int) -> Values | None:
+        """Return the values that a snapshot contains, None if it has no such row."""
+        version = self.seen_version(trx, snapshot)
+        return None if version is None else version.values
 
 
 @dataclass(slots=True)
