@@ -15,8 +15,10 @@ STATIC: Final = {"CGO_ENABLED": "0", "GOOS": "linux", "GOARCH": "amd64"}
 """An image from scratch has no C library, and its architecture is the engine's, not this machine's."""
 
 
-def compile_go(module: Path, program: Path, package: str = ".") -> None:
+def compile_go(module: Path, program: Path, package: str = ".", linker_flags: str = "") -> None:
     """Compile the Go module in a folder to one static program; or ``package``, which that module requires.
+
+    ``linker_flags`` is the value of ``-ldflags``.
 
     Raises:
         EnvironmentLacking: Go is missing or refuses; the message names the program and has Go's last lines.
@@ -24,4 +26,5 @@ def compile_go(module: Path, program: Path, package: str = ".") -> None:
     with tempfile.TemporaryDirectory(prefix="lock-harness-go-") as folder:
         copy = Path(folder) / "module"  # Go may write go.sum, and the checkout is not ours to change
         shutil.copytree(module, copy)
-        GO.run([*BUILD, str(program), package], copy, f"compile {program.name}", environment=STATIC)
+        flags = ["-ldflags", linker_flags] if linker_flags else []
+        GO.run([*BUILD, str(program), *flags, package], copy, f"compile {program.name}", environment=STATIC)

@@ -32,6 +32,7 @@ def _go(source: Path, target: Path) -> None:
 
 
 RUNTIMES: Final[Mapping[str, Runtime]] = {
+    "client-go": Runtime(_go, golang.GO),
     "go": Runtime(_go, golang.GO),
     "java": Runtime(java.package, maven.MAVEN),
     "node": Runtime(npm.install, npm.NPM),
