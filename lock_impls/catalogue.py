@@ -115,6 +115,10 @@ class _Own(Mapping[str, LockClass]):
             raise _lookup_error(lock.info, error) from error
         return found
 
+    def __contains__(self, name: object) -> bool:
+        """Return whether there is such a lock, also where its library is not installed."""
+        return isinstance(name, str) and own_description(name) is not None
+
     def __iter__(self) -> Iterator[str]:
         return iter(all_descriptions())
 

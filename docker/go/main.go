@@ -17,6 +17,7 @@ type request struct {
 	Lock      string          `json:"lock"`
 	Kind      string          `json:"kind"`
 	Addresses []address       `json:"addresses"`
+	Account   string          `json:"account"`
 	TTL       float64         `json:"ttl"`
 	Options   json.RawMessage `json:"options"`
 	Key       string          `json:"key"`
@@ -68,8 +69,6 @@ const (
 	busy      = refused("busy")
 	notHolder = refused("not the holder")
 )
-
-var openers = map[string]func(request) (locks, error){"go-etcd-mutex": openEtcd, "redsync": openRedsync}
 
 func main() {
 	input, output := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)

@@ -39,6 +39,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "zookeeper": frozenset({ELECTIONS, PEERS}),
     "etcd": frozenset({ELECTIONS, PEERS}),
     "consul": frozenset(),
+    "kubernetes": frozenset(),
     "chubby": frozenset({ELECTIONS, PEERS}),
     "hazelcast": frozenset({ELECTIONS, PEERS}),
 }

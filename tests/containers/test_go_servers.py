@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from harness.cli import doctor
 from harness.clusters.docker.images import base_image, golang
-from harness.clusters.docker.images.images import GO_PACKAGES, context_folder
+from harness.clusters.docker.images.images import GO_PACKAGES, LINKER_FLAGS, context_folder
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import fake_tool, images_of
 
@@ -19,6 +20,14 @@ def test_the_release_is_the_one_in_the_module_and_decides_the_tag() -> None:
     assert f"\ntool {GO_PACKAGES['consul']}\n" in module
     recipe = images_of(base_image.PUBLISHED).server_recipe("consul")
     assert recipe.inputs["go.mod"] == module.encode()
+
+
+def test_the_api_server_says_the_release_in_the_module() -> None:
+    module = (context_folder("kubernetes") / "go.mod").read_text()
+    (release,) = re.findall(r"^\tk8s.io/kubernetes (v[\d.]+) ", module, re.MULTILINE)
+    assert LINKER_FLAGS["kubernetes"].endswith(f".gitVersion={release}")
+    assert f"tool {GO_PACKAGES['kubernetes']}\n" in module
+    assert images_of(base_image.PUBLISHED).server_recipe("kubernetes").inputs["linker flags"]
 
 
 def test_the_package_is_compiled_in_a_copy_of_the_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from xml.etree import ElementTree
 
 import pytest
@@ -33,15 +34,20 @@ def _java() -> dict[str, str]:
     return pinned
 
 
-def _go() -> dict[str, str]:
-    return dict(re.findall(r"^\t(\S+) v(\S+)", (context_folder("go") / "go.mod").read_text(), re.MULTILINE))
+def _go(module: str = "go") -> dict[str, str]:
+    return dict(re.findall(r"^\t(\S+) v(\S+)", (context_folder(module) / "go.mod").read_text(), re.MULTILINE))
 
 
 def _node() -> dict[str, str]:
     return dict(json.loads((context_folder("node") / "package.json").read_text())["dependencies"])
 
 
-PINNED: Mapping[str, Callable[[], dict[str, str]]] = {"java": _java, "go": _go, "node": _node}
+PINNED: Mapping[str, Callable[[], dict[str, str]]] = {
+    "java": _java,
+    "go": _go,
+    "client-go": partial(_go, "client-go"),
+    "node": _node,
+}
 OTHERS = [info for info in catalogue.infos() if info.runtime]
 
 

@@ -23,11 +23,14 @@ _REQUIRED: Final = re.compile(r"^\s*(?:require )?(?P<module>\S+) v(?P<version>\S
 """A line of go.mod without a comment: a module that the program itself imports."""
 
 
-def compile_go(module: Path, program: Path, package: str = ".", *, releases: Releases = NO_RELEASES) -> None:
+def compile_go(
+    module: Path, program: Path, package: str = ".", linker_flags: str = "", *, releases: Releases = NO_RELEASES
+) -> None:
     """Compile the Go module in a folder to one static program; or ``package``, which that module requires.
 
     ``releases`` are versions of required modules that take the place of those in go.mod. Go gives each major version
     of a module a path of its own; the source for another one than go.mod's has the build tag ``NAME_vMAJOR``.
+    ``linker_flags`` is the value of ``-ldflags``.
 
     Raises:
         EnvironmentLacking: Go is missing or refuses; the message names the program and has Go's last lines.
@@ -42,7 +45,8 @@ def compile_go(module: Path, program: Path, package: str = ".", *, releases: Rel
         chosen = ["-tags", ",".join(tags)] if tags else []
         if wanted:
             GO.run(["get", *chosen, *wanted, package], copy, task)  # the package, for what its new imports require
-        GO.run([*BUILD, str(program), *chosen, package], copy, task, environment=STATIC)
+        flags = ["-ldflags", linker_flags] if linker_flags else []
+        GO.run([*BUILD, str(program), *flags, *chosen, package], copy, task, environment=STATIC)
 
 
 def libraries(module: Path) -> dict[str, str]:

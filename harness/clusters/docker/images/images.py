@@ -37,8 +37,10 @@ LEFT_OUT: Final = frozenset({"target", "node_modules", PROGRAM})
 LEAVE_OUT: Final = "docker load it, check the name, or leave it out to have an image built from Debian's packages"
 JARS: Final = {"hazelcast": maven.HAZELCAST}
 """Maven artifacts of the servers that Debian does not package."""
-GO_PACKAGES: Final = {"consul": "github.com/hashicorp/consul"}
+GO_PACKAGES: Final = {"consul": "github.com/hashicorp/consul", "kubernetes": "k8s.io/kubernetes/cmd/kube-apiserver"}
 """Go packages of the servers that Debian does not package; the image's folder has a module that requires them."""
+LINKER_FLAGS: Final = {"kubernetes": "-s -w -X k8s.io/component-base/version.gitVersion=v1.33.4"}
+"""A Go package that is not built by its own makefile does not know its release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +130,12 @@ class Images:
                 maven.fetch(artifact, context / f"{name}.jar")
             if package is not None:
                 self._progress(f"compiling {package}, which takes minutes the first time")
-                golang.compile_go(context_folder(name), context / name, package)
+                golang.compile_go(context_folder(name), context / name, package, LINKER_FLAGS.get(name, ""))
 
         if artifact is not None:
             inputs["artifact"] = artifact.encode()
+        if name in LINKER_FLAGS:
+            inputs["linker flags"] = LINKER_FLAGS[name].encode()
         return Recipe(name, self._base, inputs, fill)
 
     def runtime_recipe(self, name: str, releases: Releases = NO_RELEASES) -> Recipe:

@@ -39,6 +39,7 @@ def _go(source: Path, target: Path, releases: Releases) -> None:
 
 
 RUNTIMES: Final[Mapping[str, Runtime]] = {
+    "client-go": Runtime(_go, golang.libraries, golang.listed, golang.GO),
     "go": Runtime(_go, golang.libraries, golang.listed, golang.GO),
     "java": Runtime(java.package, java.libraries, java.listed, maven.MAVEN),
     "node": Runtime(npm.install, npm.libraries, npm.listed, npm.NPM),

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	namespace = "default"
+	// Shortest wait for a leadership: a candidate needs two requests.
+	oneTry = time.Second
+)
+
+// leaders has an identity for all keys of a client, as a process of the user's has.
+type leaders struct {
+	config   rest.Config
+	identity string
+	options  leaderOptions
+	duration time.Duration
+	leases   map[string]*lease
+	led      map[string]*leadership
+}
+
+type leaderOptions struct {
+	WholeSeconds    bool `json:"whole_seconds"`
+	ReleaseOnCancel bool `json:"release_on_cancel"`
+}
+
+// leadership is one run of an elector.
+type leadership struct {
+	leading context.Context // the one of OnStartedLeading
+	cancel  context.CancelFunc
+	ended   chan struct{}
+}
+
+func openLeader(asked request) (locks, error) {
+	var options leaderOptions
+	if err := json.Unmarshal(asked.Options, &options); err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	host, _ := os.Hostname()
+	duration := seconds(asked.TTL)
+	if options.WholeSeconds {
+		duration = seconds(math.Ceil(asked.TTL))
+	}
+	return &leaders{
+		config: rest.Config{
+			Host:            "https://" + string(asked.Addresses[0]),
+			BearerToken:     asked.Account,
+			TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // the server signs its certificate itself
+		},
+		identity: host + "_" + string(uuid.NewUUID()),
+		options:  options,
+		duration: duration,
+		leases:   map[string]*lease{},
+		led:      map[string]*leadership{},
+	}, nil
+}
+
+func (l *leaders) acquire(key string, timeout time.Duration) (grant, error) {
+	if led, found := l.led[key]; found {
+		led.stop() // its leadership was lost, or it would have been released
+		delete(l.led, key)
+	}
+	lease, err := l.lease(key)
+	if err != nil {
+		return grant{}, refused(err.Error())
+	}
+	lease.begin()
+	begun, started, err := l.campaign(lease)
+	if err != nil {
+		return grant{}, err
+	}
+	select {
+	case begun.leading = <-started:
+	case <-time.After(max(timeout, oneTry)):
+		begun.stop()
+		return grant{}, lease.notLed()
+	case <-begun.ended:
+		return grant{}, lease.notLed()
+	}
+	l.led[key] = begun
+	return lease.grant(l.duration.Truncate(time.Second)), nil // the Lease has whole seconds
+}
+
+// campaign starts an elector as client-go's example does, with the proportions of its default times: 15, 10 and 2 s.
+func (l *leaders) campaign(lease *lease) (*leadership, <-chan context.Context, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	started := make(chan context.Context, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            lease,
+		LeaseDuration:   l.duration,
+		RenewDeadline:   l.renewDeadline(),
+		RetryPeriod:     l.duration * 2 / 15,
+		ReleaseOnCancel: l.options.ReleaseOnCancel,
+		Name:            lease.Describe(),
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(leading context.Context) { started <- leading },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	begun := &leadership{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(begun.ended)
+		elector.Run(ctx)
+	}()
+	return begun, started, nil
+}
+
+func (l *leaders) renewDeadline() time.Duration { return l.duration * 10 / 15 }
+
+func (l *leaders) lease(key string) (*lease, error) {
+	if known, found := l.leases[key]; found {
+		return known, nil
+	}
+	lock, err := resourcelock.NewFromKubeconfig(
+		resourcelock.LeasesResourceLock, namespace, key, resourcelock.ResourceLockConfig{Identity: l.identity},
+		&l.config, l.renewDeadline(),
+	)
+	if err != nil {
+		return nil, err
+	}
+	l.leases[key] = &lease{Interface: lock}
+	return l.leases[key], nil
+}
+
+func (l *leaders) release(key string) error {
+	led, found := l.led[key]
+	if !found {
+		return notHolder
+	}
+	delete(l.led, key)
+	lost := led.leading.Err() != nil
+	led.stop()
+	if !l.options.ReleaseOnCancel && !lost {
+		return nil // it renews no more; others wait until the lease is over
+	}
+	err := l.leases[key].gaveUp()
+	switch {
+	case lost:
+		return notHolder
+	case err == nil:
+		return nil
+	case errors.Is(err, errNoRelease):
+		return notHolder
+	case sent(err):
+		return doubtful(err.Error())
+	}
+	return refused(err.Error())
+}
+
+// stillValid asks for the context that OnStartedLeading got, as the work of a leader does.
+func (l *leaders) stillValid(key string) (bool, error) {
+	led, found := l.led[key]
+	return found && led.leading.Err() == nil, nil
+}
+
+func (l *leaders) close() {
+	for _, led := range l.led {
+		led.stop()
+	}
+}
+
+// stop cancels the elector and waits until it has returned.
+func (l *leadership) stop() {
+	l.cancel()
+	<-l.ended
+}

@@ -1,0 +1,3 @@
+package main
+
+var openers = map[string]func(request) (locks, error){"client-go-leader": openLeader}

@@ -1,0 +1,85 @@
+"""Kubernetes' API servers in containers: start command, probes, and the Leases of locks.
+
+Probes go to the HTTPS API. The server signs its certificate itself, so nobody can verify it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from harness.clusters.docker.keys import KeyReader
+from harness.clusters.docker.kinds import ANSWER_S, RealServers
+from harness.clusters.kinds import ACCOUNT
+from harness.clusters.kinds.kubernetes import KUBERNETES
+
+PORT: Final = KUBERNETES.port
+TOKEN: Final = ACCOUNT
+"""Bearer token of a user who may do everything."""
+LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+def request(connection: http.client.HTTPSConnection, path: str) -> tuple[int, bytes]:
+    """Return status and body of the answer to a GET. Raises OSError or HTTPException if there is none."""
+    connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def connect(address: str, port: int) -> http.client.HTTPSConnection:
+    """Return a connection that accepts any certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(address, port, timeout=ANSWER_S, context=context)
+
+
+class KubernetesServers(RealServers):
+    """See :class:`harness.clusters.docker.kinds.RealServers`. An etcd in the same container has the data."""
+
+    START = 60.0
+    # A server answers HTTP on its HTTPS port with an error.
+    KNOCK = b"GET /version HTTP/1.1\r\nHost: server\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
+
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        flags = [f"--secure-port={PORT}", f"--advertise-address={self.addresses[host]}"]
+        return ["server", TOKEN, *flags], {}
+
+    # Probes.
+
+    def _ask(self, host: str, path: str) -> bytes | None:
+        """Return the body of the answer to a GET request, ``None`` if there was none or an error."""
+        connection = connect(self.addresses[host], PORT)
+        try:
+            with self.gate.open():
+                status, body = request(connection, path)
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+        return body if status == http.HTTPStatus.OK else None
+
+    def answers(self, host: str) -> bool:
+        return self._ask(host, "/version") is not None
+
+    def key_count(self, host: str) -> int | None:
+        body = self._ask(host, LEASES)
+        return None if body is None else len(json.loads(body)["items"])
+
+    def key_reader(self, host: str) -> Callable[[], KeyReader]:
+        from .kubernetes_keys import LeaseReader
+
+        return partial(LeaseReader, self.addresses[host], self.port(host))
+
+    def version(self) -> str:
+        body = self._ask(self.data_hosts[0], "/version")
+        about: dict[str, Any] = json.loads(body) if body else {}
+        return f"kubernetes {about['gitVersion'].removeprefix('v')}" if about else ""
+
+    def ready(self, host: str) -> bool:
+        """Return whether the server has finished what it does at its start, such as making the default namespace."""
+        return self._ask(host, "/readyz") is not None and self._ask(host, "/api/v1/namespaces/default") is not None
