@@ -1,12 +1,10 @@
 package io.lockharness;
 
-import java.time.Duration;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
 import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
-import org.redisson.config.ConstantDelay;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
@@ -18,7 +16,7 @@ import org.redisson.config.SingleServerConfig;
 final class RedissonClients {
     static final int ANSWER_MS = 1000;
     private static final int TRIES = 1;
-    private static final Duration BETWEEN = Duration.ofMillis(200);
+    private static final int BETWEEN_MS = 200;
     private static final int THREADS = 2;
     private static final int CONNECTIONS = 4;
 
@@ -72,10 +70,11 @@ final class RedissonClients {
         patience(config, ANSWER_MS, TRIES);
     }
 
+    /** setRetryInterval is the same as setRetryDelay with a ConstantDelay, which old releases do not have. */
     private static void patience(BaseConfig<?> config, int answerMs, int tries) {
         config.setTimeout(answerMs)
                 .setConnectTimeout(answerMs)
                 .setRetryAttempts(tries)
-                .setRetryDelay(new ConstantDelay(BETWEEN));
+                .setRetryInterval(BETWEEN_MS);
     }
 }

@@ -17,7 +17,7 @@ final class RedissonFencedLocks extends RedissonLocks {
     @Override
     Grant take(String key, long waitMs) {
         Long token = lock(key).tryLockAndGetToken(waitMs, TimeUnit.MILLISECONDS);
-        return token == null ? null : new Grant(token);
+        return token == null ? null : Grant.fenced(token);
     }
 
     @Override
