@@ -21,6 +21,7 @@ from harness.errors import UsageError
 from harness.lock_impls.catalogue import LOCKS, own_description
 from harness.plugins import search_working_directory
 
+from .programs import program_runtime, required_releases
 from .requirements import InlineMetadata, inline_metadata, is_python, parse, unsatisfied
 from .resolution import PATCH
 from .runtime import OF_SERVICE, runtime, search_runtime
@@ -74,7 +75,7 @@ def interpreter_for(
     """
     if re.fullmatch(r"\d+\.\d+(\.\d+)?", python) and Version(python) < OLDEST:
         raise UsageError(f"--python {python}: the harness needs Python {OLDEST} or later")
-    given = parse(with_, "--with")
+    given = _python_requirements(lock, with_)
     needs = _needs(lock, python)
     named = {canonicalize_name(one.name) for one in given}
     # A requirement of the user takes the place of the release that the catalogue has tested.
@@ -95,13 +96,21 @@ def container_requirements(lock: str, with_: Sequence[str] = (), python: str = "
 
     Raises UsageError if ``python``, or the file of a user's class, requires another Python than containers have.
     """
-    given = parse(with_, "--with")
+    given = _python_requirements(lock, with_)
     needs = _needs(lock, python)
     if needs.python and not _is_image_python(needs.python):
         raise UsageError(f"{lock} requires Python {needs.python}, and client containers have Python {IMAGE_PYTHON}")
     named = {canonicalize_name(one.name) for one in given}
     required = (*given, *(one for one in needs.required if canonicalize_name(one.name) not in named))
     return tuple(map(str, required)) if given or unsatisfied(required) else ()
+
+
+def _python_requirements(lock: str, with_: Sequence[str]) -> tuple[Requirement, ...]:
+    """Return the user's requirements: none for a lock in another language, whose program is built with them."""
+    if program_runtime(lock):
+        required_releases(lock, with_)  # refuses what the program does not have
+        return ()
+    return parse(with_, "--with")
 
 
 def _is_image_python(wanted: str) -> bool:

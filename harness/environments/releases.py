@@ -50,17 +50,19 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A release with its files; it is yanked if all of them are."""
+    """A release with its files; it is yanked if all of them are. ``spelling`` is what its index calls it, "" if that is
+    the normal form of the version."""
 
     version: Version
     files: tuple[File, ...] = ()
+    spelling: str = ""
 
     @property
     def yanked(self) -> bool:
         return all(file.yanked for file in self.files)
 
     def __str__(self) -> str:
-        return str(self.version)
+        return self.spelling or str(self.version)
 
 
 def releases(package: str, *, prereleases: bool = False, yanked: bool = False) -> tuple[Release, ...]:

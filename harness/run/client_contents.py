@@ -9,6 +9,7 @@ from packaging.utils import canonicalize_name
 
 from harness.clusters.docker.images.requirements import requirements_of
 from harness.environments.interpreters import container_requirements
+from harness.environments.programs import required_releases
 from harness.environments.resolution import resolved
 from harness.errors import UsageError
 from harness.lock_impls.catalogue import LOCKS
@@ -40,7 +41,9 @@ def _contents_for(lock: str, stated: tuple[str, ...]) -> Contents:
 
 
 def client_versions(plan: Plan, packages: tuple[str, ...]) -> dict[str, str]:
-    """Return the releases of those packages in client containers that are not the ones installed here."""
+    """Return the releases of those packages in client containers that are not the ones installed here, and of the
+    libraries with which the lock's program was built in the place of its own."""
     pinned = dict(one.split("==") for one in client_contents(plan)[0] if "==" in one)
     releases = {canonicalize_name(name): version for name, version in pinned.items()}
-    return {name: releases[canonicalize_name(name)] for name in packages if canonicalize_name(name) in releases}
+    found = {name: releases[canonicalize_name(name)] for name in packages if canonicalize_name(name) in releases}
+    return {**found, **required_releases(plan.lock, plan.requires)}

@@ -240,7 +240,7 @@ def _document(
         checkers={name: _with_state(found, decision.properties[name]) for name, found in stored.items()},
         faults=tuple(msgspec.convert(fault, InjectedFault, from_attributes=True) for fault in fault_records(history)),
         fencing_note=summary.fencing_note(plan, history, lock.fence),
-        versions={**versions(_packages(plan)), **about.versions, **_library_in_image(lock)},
+        versions={**versions(_packages(plan)), **_library_in_image(lock), **about.versions},
         scenario=_as_expected(plan, history, verdicts, decision),
         started_at=about.started_at,
         command=about.command,

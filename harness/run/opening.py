@@ -52,6 +52,7 @@ def open_containers(
     """Open the cluster of containers of a completed plan. ``report`` is called with each step of its start. It takes
     its containers from ``sites``; with None it starts and removes its own."""
     from harness.clusters.docker.cluster import Clients, DockerCluster
+    from harness.environments.programs import required_releases
 
     from .client_contents import client_contents
     from .lock_facts import find_facts
@@ -68,6 +69,7 @@ def open_containers(
             folder,
             runtime,
             {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options},
+            required_releases(plan.lock, plan.requires),
         ),
         seed=plan.seed,
         resource=msgspec.json.encode(resource).decode(),

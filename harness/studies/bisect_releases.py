@@ -18,6 +18,7 @@ from harness.documents.bisect import SCHEMA, BisectChangelog, BisectQuestion, Bi
 from harness.documents.hunt import COUNTEREXAMPLE
 from harness.documents.story import Story
 from harness.environments.changelog import changelog
+from harness.environments.programs import program_runtime, published_releases
 from harness.environments.releases import Release, between, parsed, releases
 from harness.errors import EnvironmentLacking, UsageError
 from harness.files import write_file
@@ -149,17 +150,25 @@ def _no_line(line: str) -> None: ...
 
 def _list(request: BisectRequest) -> _Listed:
     if request.only:
-        ends = (request.good, request.bad)
-        chosen = sorted({parsed(text) for text in (*request.only, *ends)})
-        known = tuple(Release(version) for version in chosen)
+        named = {parsed(text): text for text in (*request.only, request.good, request.bad)}
+        known = tuple(Release(version, spelling=named[version]) for version in sorted(named))
     else:
         ends_are = [parsed(request.good), parsed(request.bad)]
         before = request.prereleases or any(one.is_prerelease for one in ends_are)
-        known = releases(request.package, prereleases=before, yanked=request.yanked)
+        known = _published(request, prereleases=before)
     oldest, newest = sorted((request.good, request.bad), key=Version)
     spelled = {one.version: str(one) for one in known}
     found = between(known, oldest, newest, request.package)
     return _Listed(found, spelled[parsed(request.good)], spelled[parsed(request.bad)])
+
+
+def _published(request: BisectRequest, *, prereleases: bool) -> tuple[Release, ...]:
+    lock = request.question.plan.lock
+    if not program_runtime(lock):
+        return releases(request.package, prereleases=prereleases, yanked=request.yanked)
+    return tuple(
+        one for one in published_releases(lock, request.package) if prereleases or not one.version.is_prerelease
+    )
 
 
 # The explanation.

@@ -1,4 +1,8 @@
-"""Runs of a plan with one release of a package, on the simulator: the trials of a bisection and of ``--versions``."""
+"""Runs of a plan with one release of a package: the trials of a bisection and of ``--versions``.
+
+They are on the simulator, but for the locks in other languages, whose programs are built with the release and run in
+containers.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from packaging.utils import canonicalize_name
 from harness.documents.bisect import BisectQuestion, BisectTrial
 from harness.documents.story import Story
 from harness.documents.versions import VersionCell, VersionPlan, VersionRun
+from harness.environments.programs import program_runtime
 from harness.errors import HarnessError, UsageError
 from harness.plan import Plan
 from harness.run.interpreter import interpreter_of
@@ -43,7 +48,9 @@ class Releases:
         """Return the plan with this release, in the place of any other of the same package."""
         name = canonicalize_name(self.package)
         others = [one for one in plan.requires if canonicalize_name(Requirement(one).name) != name]
-        return msgspec.structs.replace(plan, requires=(*others, f"{self.package}=={version}")).check()
+        cluster = "docker" if program_runtime(plan.lock) else plan.cluster
+        requires = (*others, f"{self.package}=={version}")
+        return msgspec.structs.replace(plan, requires=requires, cluster=cluster).check()
 
     def reason_missing(self, plan: Plan) -> str:
         """Build the environment of a plan; return why it cannot be built, "" if it can."""
@@ -63,7 +70,9 @@ class Releases:
 
 
 def refuse_other_clusters(plan: Plan) -> None:
-    """Raise UsageError for a plan that does not run on the simulator, the only cluster with several releases."""
+    """Raise UsageError for a plan whose lock can be simulated and that does not run on the simulator."""
+    if program_runtime(plan.lock):
+        return
     if plan.cluster != "sim" or (plan.runs_on and "sim" not in plan.runs_on):
         raise UsageError("releases are compared on the simulator: this plan runs on docker only")
 
@@ -123,7 +132,10 @@ def open_question(result: Result, look_for: Sequence[str]) -> str:
 
 
 def story_with(plan: Plan, checker: str) -> TrialStory | None:
-    """Return the minimal story of a plan's violation, None if there is none or it cannot be told."""
+    """Return the minimal story of a plan's violation, None if there is none or it cannot be told: a minimal plan is
+    found by many runs, on the simulator."""
+    if program_runtime(plan.lock):
+        return None
     try:
         return tell_story(plan, checker)
     except HarnessError:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,8 @@ class Clients:
 
     ``requirements`` are the distributions that a user's lock needs, ``source`` is the folder with the user's modules,
     ``runtime`` is a language that the image has beside Python, and ``lock`` (``name``, ``ttl``, ``options``) is
-    prepared before the run begins.
+    prepared before the run begins. ``releases`` are versions of libraries that the lock's program is built with in the
+    place of its own.
     """
 
     count: int
@@ -60,6 +61,7 @@ class Clients:
     source: Path | None = None
     runtime: str = ""
     lock: Mapping[str, Any] | None = None
+    releases: Mapping[str, str] = field(default_factory=dict)
 
 
 class DockerCluster(LinkMethods, ProcessMethods):
@@ -181,7 +183,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         own = images.ensure(self._image) if self._image else ""
         roles, servers = self.servers.roles, self.servers
         there = {name: own if own and role == "server" else servers.image(images, name) for name, role in roles.items()}
-        client_image = images.client(self._clients.requirements, self._clients.runtime) if self._names else ""
+        needs = self._clients
+        client_image = images.client(needs.requirements, needs.runtime, needs.releases) if self._names else ""
         self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
                        "client_image": client_image}  # fmt: skip
         disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()

@@ -25,7 +25,7 @@ from harness.errors import EnvironmentLacking
 
 from . import base_image, golang, maven, wheelhouse
 from .runtimes import PROGRAM, RUNTIMES
-from .tools import last
+from .tools import NO_RELEASES, Releases, last
 
 Progress = Callable[[str], None]
 
@@ -84,18 +84,19 @@ class Images:
         """Image of a family's servers, such as ``redis`` (Redis and Sentinel)."""
         return self._made(self.server_recipe(name))
 
-    def client(self, requirements: Sequence[str] = (), runtime: str = "") -> str:
+    def client(self, requirements: Sequence[str] = (), runtime: str = "", releases: Releases = NO_RELEASES) -> str:
         """Return the image of clients, the resource and the helper: Python with this project.
 
         ``requirements`` are the distributions that a lock needs beside redis (see
         :func:`.requirements.requirements_of`). ``runtime`` is the runtime of the lock's program: one of
-        :data:`.runtimes.RUNTIMES`, or an image of the user's.
+        :data:`.runtimes.RUNTIMES`, or an image of the user's. ``releases`` are versions of libraries that the program
+        is built with in the place of its own.
         """
         if runtime in RUNTIMES:
-            self._made(self.runtime_recipe(runtime))
+            self._made(self.runtime_recipe(runtime, releases))
         elif runtime:
             self.ensure(runtime, "docker build or docker load it: it is the runtime that the lock's adapter names")
-        return self._made(self.client_recipe(requirements, runtime))
+        return self._made(self.client_recipe(requirements, runtime, releases))
 
     def toxiproxy(self) -> str:
         """Image of the proxy that damages links. It runs as user ``nobody``; its API listens on port 8474."""
@@ -133,19 +134,23 @@ class Images:
             inputs["artifact"] = artifact.encode()
         return Recipe(name, self._base, inputs, fill)
 
-    def runtime_recipe(self, name: str) -> Recipe:
+    def runtime_recipe(self, name: str, releases: Releases = NO_RELEASES) -> Recipe:
         """Return the recipe of an image with a runtime and the project's programs for it. The programs are built on
         this machine, whose package managers are configured."""
+        stated = [f"{library} {version}" for library, version in sorted(releases.items())]
 
         def fill(context: Path) -> None:
-            self._progress(f"building the locks for {name}")
-            RUNTIMES[name].build(context_folder(name), context / PROGRAM)
+            self._progress(" with ".join([f"building the locks for {name}", *stated]))
+            RUNTIMES[name].build(context_folder(name), context / PROGRAM, releases)
 
-        return Recipe(name, self._base, self._inputs(name, self._base), fill)
+        inputs = self._inputs(name, self._base)
+        return Recipe(name, self._base, {**inputs, "releases": "\n".join(stated).encode()} if stated else inputs, fill)
 
-    def client_recipe(self, requirements: Sequence[str] = (), runtime: str = "") -> Recipe:
+    def client_recipe(
+        self, requirements: Sequence[str] = (), runtime: str = "", releases: Releases = NO_RELEASES
+    ) -> Recipe:
         project = wheelhouse.sources()
-        base = self.runtime_recipe(runtime).tag if runtime in RUNTIMES else runtime or self._base
+        base = self.runtime_recipe(runtime, releases).tag if runtime in RUNTIMES else runtime or self._base
 
         def fill(context: Path) -> None:
             wheels = context / "wheels"

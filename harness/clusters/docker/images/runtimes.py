@@ -5,13 +5,13 @@ Programs are built on this machine, not in the image, since this machine's packa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from . import golang, java, maven, npm
-from .tools import Tool
+from .tools import Releases, Tool
 
 PROGRAM: Final = "program"
 """Folder with the built program, beside the Dockerfile in the build context."""
@@ -19,20 +19,27 @@ PROGRAM: Final = "program"
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A language. ``build(source, target)`` builds the sources of one folder into a new folder with the ``tool``;
-    raises EnvironmentLacking."""
+    """A language.
 
-    build: Callable[[Path, Path], None]
+    - ``build(source, target, releases)`` builds the sources of one folder into a new folder with the ``tool``; raises
+      EnvironmentLacking, or UsageError for a release for which the program has no source.
+    - ``libraries(source)`` returns the libraries that the build file of a folder names, with their versions.
+    - ``listed(library)`` returns the published versions of a library, in any order; raises EnvironmentLacking.
+    """
+
+    build: Callable[[Path, Path, Releases], None]
+    libraries: Callable[[Path], Releases]
+    listed: Callable[[str], Sequence[str]]
     tool: Tool
 
 
-def _go(source: Path, target: Path) -> None:
+def _go(source: Path, target: Path, releases: Releases) -> None:
     target.mkdir()
-    golang.compile_go(source, target / "locks")
+    golang.compile_go(source, target / "locks", releases=releases)
 
 
 RUNTIMES: Final[Mapping[str, Runtime]] = {
-    "go": Runtime(_go, golang.GO),
-    "java": Runtime(java.package, maven.MAVEN),
-    "node": Runtime(npm.install, npm.NPM),
+    "go": Runtime(_go, golang.libraries, golang.listed, golang.GO),
+    "java": Runtime(java.package, java.libraries, java.listed, maven.MAVEN),
+    "node": Runtime(npm.install, npm.libraries, npm.listed, npm.NPM),
 }
