@@ -3,15 +3,15 @@ shedlock-provider-jdbc-template 7.10.1 on Java 17, Spring 7.0 and HikariCP.
 
 Its documentation promises that a scheduled task is "executed at most once at the same time", provided that no task runs
 for longer than lockAtMostFor (which is the ttl here), and it "assumes that clocks on the nodes are more or less in
-sync". It recommends ``usingDbTime()``, since 5.1.0 in every example: that is the option ``db_time``.
+sync". It "strongly" recommends ``usingDbTime()``, which is off by default: that is the option ``db_time``.
 
 A row for each lock says until when it is locked. To lock, a client inserts the row, or updates it ``WHERE lock_until <=
-now``; both times come from the application's clock, with ``db_time`` from the database. To unlock it sets ``lock_until``
-to now ``WHERE locked_by = me``, and does not report whether it found the row. ``locked_by`` is the name of the host.
-Before 7.0.0 unlock had no condition on ``locked_by``.
+now``; both times come from the application's clock, with ``db_time`` from the database. To unlock it sets
+``lock_until`` to now ``WHERE locked_by = me``, and does not report whether it found the row. ``locked_by`` is the name
+of the host. Before 7.0.0 unlock had no condition on ``locked_by``.
 
-ShedLock does not wait: ``docker/java`` asks again every 50 ms. The option ``answer_timeout`` is how long the driver waits
-for an answer, in seconds; by default the drivers wait for ever. Source: JdbcTemplateStorageAccessor.java,
+ShedLock does not wait: ``docker/java`` asks again every 50 ms. The option ``answer_timeout`` is how long the driver
+waits for an answer, in seconds; by default the drivers wait for ever. Source: JdbcTemplateStorageAccessor.java,
 SqlStatementsSource.java.
 
 Safe for: cutting duplicate work.
@@ -42,8 +42,8 @@ class ShedLockJdbc(ProgramLock):
         language=LANGUAGE,
         library=SHEDLOCK_JDBC,
         promises=(
-            "a task runs at most once at the same time, if none takes longer than lockAtMostFor and the clocks are more "
-            "or less in sync (usingDbTime needs no clocks)"
+            "a task runs at most once at the same time, if none takes longer than lockAtMostFor and the clocks are "
+            "more or less in sync (usingDbTime needs no clocks)"
         ),
         runtime=RUNTIME,
         failures=(

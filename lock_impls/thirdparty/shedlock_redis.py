@@ -5,9 +5,9 @@ Its documentation promises that a scheduled task is "executed at most once at th
 for longer than lockAtMostFor (which is the ttl here).
 
 Commands: ``SET job-lock:default:KEY value NX PX``; unlock is ``DEL``, whoever set the key. With the option
-``safe_update`` (``safeUpdate(true)`` of its builder, which is off by default) unlock is a script that compares the value
-first. ShedLock does not wait: ``docker/java`` asks again every 50 ms. The option ``answer_timeout`` is how long Jedis
-waits for an answer, in seconds; its default is 2. Source: InternalRedisLockProvider.java.
+``safe_update`` (``safeUpdate(true)`` of its builder, which is off by default) unlock is a script that compares the
+value first. ShedLock does not wait: ``docker/java`` asks again every 50 ms. The option ``answer_timeout`` is how long
+Jedis waits for an answer, in seconds; its default is 2. Source: InternalRedisLockProvider.java.
 
 Safe for: cutting duplicate work.
 

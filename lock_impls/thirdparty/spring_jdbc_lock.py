@@ -5,11 +5,11 @@ Its documentation promises a lock that "can be shared between different applicat
 time to live (10 s by default, the ttl here); an unlock of an expired lock raises ConcurrentModificationException. It
 asks for no synchronised clocks.
 
-A row of INT_LOCK says who has the lock and when it expires: ``UPDATE ... WHERE CLIENT_ID=me OR EXPIRED_AFTER<now``, then
-``INSERT`` if there is no such row; a waiter asks again every 100 ms; unlock is ``DELETE WHERE CLIENT_ID=me``. *now* is the
-application's clock (``LocalDateTime.now(ZoneOffset.UTC)``), and no setting takes the database's instead. Before the row a
-client takes a ReentrantLock of its registry, for its program's threads. The waiting time of a caller is measured by the
-*wall* clock. Any error of a transient kind is answered by another try, for as long as it takes.
+A row of INT_LOCK says who has the lock and when it expires: ``UPDATE ... WHERE CLIENT_ID=me OR EXPIRED_AFTER<now``,
+then ``INSERT`` if there is no such row; a waiter asks again every 100 ms; unlock is ``DELETE WHERE CLIENT_ID=me``.
+*now* is the application's clock (``LocalDateTime.now(ZoneOffset.UTC)``), and no setting takes the database's instead.
+Before the row a client takes a ReentrantLock of its registry, for its program's threads. The waiting time of a caller
+is measured by the *wall* clock. Any error of a transient kind is answered by another try, for as long as it takes.
 
 The options are those of :mod:`.spring_redis_lock`. Source: JdbcLockRegistry.java, DefaultLockRepository.java.
 

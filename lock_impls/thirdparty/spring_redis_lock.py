@@ -2,14 +2,14 @@
 17, Spring Data Redis 4.1 and Jedis.
 
 Its documentation promises "'global' locks" for components of several application instances, which expire after a time
-that the user sets (60 s by default, the ttl here); an unlock of an expired lock raises
-ConcurrentModificationException "to indicate that the critical resources under this lock might be modified". It renews a
-lock only if the user gives it a scheduler; here it has none, which is the default.
+that the user sets (60 s by default, the ttl here); an unlock of an expired lock raises ConcurrentModificationException
+"to indicate that the critical resources under this lock might be modified". It renews a lock only if the user gives it
+a scheduler; here it has none, which is the default.
 
-A lock has two parts: a ReentrantLock of the registry for its program's threads, and the key ``locks:KEY`` in Redis, whose
-value is the registry's id. Commands: a script, GET and SET PX (or PEXPIRE if it is its own); a waiter asks again every
-100 ms; unlock is DELEX in 7.1 with a new Redis, otherwise a script that compares and unlinks. Before 5.5.10 it was GET
-and then UNLINK. The waiting time of a caller is measured by the *wall* clock.
+A lock has two parts: a ReentrantLock of the registry for its program's threads, and the key ``locks:KEY`` in Redis,
+whose value is the registry's id. Commands: a script, GET and SET PX (or PEXPIRE if it is its own); a waiter asks again
+every 100 ms; unlock is DELEX in 7.1 with a new Redis, otherwise a script that compares and unlinks. Before 5.5.10 it
+was GET and then UNLINK. The waiting time of a caller is measured by the *wall* clock.
 
 With the option ``new_threads`` each hold belongs to a new thread of the client's program, as in a server that handles
 each request in another thread; by default one thread makes all calls, and the lock is reentrant. The option
@@ -17,7 +17,8 @@ each request in another thread; by default one thread makes all calls, and the l
 
 Safe for: cutting duplicate work.
 
-Known failures: ttl-pause-write, ttl-overrun, redis-restart-empty; in old releases spring-unlock and spring-unlock.unlink.
+Known failures: ttl-pause-write, ttl-overrun, redis-restart-empty; in old releases spring-unlock and
+spring-unlock.unlink.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ public final class LockProgram {
     private static final Map<String, String> LOCKS = Map.of(
             "redisson-lock", "RedissonLocks",
             "redisson-fenced", "RedissonFencedLocks",
+            "redisson-multilock", "RedissonMultiLocks",
             "redisson-redlock", "RedissonRedLocks",
             "curator-mutex", "CuratorLocks",
             "shedlock-jdbc", "ShedLockJdbcLocks",

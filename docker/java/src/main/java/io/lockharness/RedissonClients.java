@@ -3,7 +3,6 @@ package io.lockharness;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
-import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
@@ -16,6 +15,7 @@ import org.redisson.config.SingleServerConfig;
 final class RedissonClients {
     static final int ANSWER_MS = 1000;
     private static final int TRIES = 1;
+    /** For setRetryInterval, which is setRetryDelay with a ConstantDelay; old releases do not have that. */
     private static final int BETWEEN_MS = 200;
     private static final int THREADS = 2;
     private static final int CONNECTIONS = 4;
@@ -37,17 +37,13 @@ final class RedissonClients {
         }
     }
 
-    /**
-     * Opens a client of one of several servers, which waits {@code answerMs} for an answer and repeats no request.
-     * It connects on first use, because any of the servers may be down.
-     */
-    static RedissonClient oneOf(String address, int ttlMs, int answerMs) {
-        Config config = config(ttlMs).setLazyInitialization(true);
+    /** Opens a client of one of several servers, which waits {@code answerMs} for an answer and repeats no request. */
+    static RedissonClient oneOf(Config config, String address, int answerMs) {
         single(config.useSingleServer(), address, answerMs, 0);
         return Redisson.create(config);
     }
 
-    private static Config config(int ttlMs) {
+    static Config config(int ttlMs) {
         return new Config().setLockWatchdogTimeout(ttlMs).setThreads(THREADS).setNettyThreads(THREADS);
     }
 
@@ -55,8 +51,11 @@ final class RedissonClients {
         server.setAddress("redis://" + address)
                 .setConnectionMinimumIdleSize(1)
                 .setConnectionPoolSize(CONNECTIONS)
-                .setSubscriptionConnectionPoolSize(CONNECTIONS);
-        patience(server, answerMs, tries);
+                .setSubscriptionConnectionPoolSize(CONNECTIONS)
+                .setTimeout(answerMs)
+                .setConnectTimeout(answerMs)
+                .setRetryAttempts(tries)
+                .setRetryInterval(BETWEEN_MS);
     }
 
     private static void sentinels(SentinelServersConfig config, Servers servers) {
@@ -66,15 +65,10 @@ final class RedissonClients {
                 .setMasterConnectionPoolSize(CONNECTIONS)
                 .setSlaveConnectionMinimumIdleSize(1)
                 .setSlaveConnectionPoolSize(CONNECTIONS)
-                .setSubscriptionConnectionPoolSize(CONNECTIONS);
-        patience(config, ANSWER_MS, TRIES);
-    }
-
-    /** setRetryInterval is the same as setRetryDelay with a ConstantDelay, which old releases do not have. */
-    private static void patience(BaseConfig<?> config, int answerMs, int tries) {
-        config.setTimeout(answerMs)
-                .setConnectTimeout(answerMs)
-                .setRetryAttempts(tries)
+                .setSubscriptionConnectionPoolSize(CONNECTIONS)
+                .setTimeout(ANSWER_MS)
+                .setConnectTimeout(ANSWER_MS)
+                .setRetryAttempts(TRIES)
                 .setRetryInterval(BETWEEN_MS);
     }
 }

@@ -4,18 +4,27 @@ import java.util.concurrent.TimeUnit;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RedissonClient;
 
-/** Redisson's RFencedLock, renewed by the watchdog; the fence is the result of {@code tryLockAndGetToken}. */
+/**
+ * Redisson's RFencedLock, renewed by the watchdog; the fence is the result of {@code tryLockAndGetToken}, or of {@code
+ * tryLock} and then {@code getToken} with the option get_token.
+ */
 final class RedissonFencedLocks extends RedissonLocks {
-    private RedissonFencedLocks(RedissonClient client) {
+    private final boolean getsToken;
+
+    private RedissonFencedLocks(RedissonClient client, boolean getsToken) {
         super(client);
+        this.getsToken = getsToken;
     }
 
     static Locks open(Servers servers) throws Refused {
-        return new RedissonFencedLocks(RedissonClients.connect(servers));
+        return new RedissonFencedLocks(RedissonClients.connect(servers), servers.isSet("get_token"));
     }
 
     @Override
-    Grant take(String key, long waitMs) {
+    Grant take(String key, long waitMs) throws Unknown, InterruptedException {
+        if (getsToken) {
+            return super.take(key, waitMs) == null ? null : Grant.fenced(lock(key).getToken());
+        }
         Long token = lock(key).tryLockAndGetToken(waitMs, TimeUnit.MILLISECONDS);
         return token == null ? null : Grant.fenced(token);
     }

@@ -38,7 +38,7 @@ class RedissonLocks implements Locks {
      */
     Grant take(String key, long waitMs) throws Unknown, InterruptedException {
         long began = System.nanoTime();
-        if (client.getLock(key).tryLock(waitMs, TimeUnit.MILLISECONDS)) {
+        if (lock(key).tryLock(waitMs, TimeUnit.MILLISECONDS)) {
             return Grant.PLAIN;
         }
         long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
