@@ -36,7 +36,7 @@ class RedissonFenced(Checks):
         kinds=("redis-single", "redis-sentinel"),
         fence=True,
         reentrant=True,
-        options={"get_token": False},
+        options={"get_token": False, "lease": False, "answer_timeout": 1.0, "retries": 1},
         on_death=WATCHDOG,
         outage=ONE_PRIMARY,
         language=LANGUAGE,

@@ -30,7 +30,7 @@ class RedissonMultiLock(ProgramLock):
         source=f"{REDISSON}, org/redisson/RedissonMultiLock.java",
         safety="E",
         kinds=("redis-independent",),
-        reentrant=False,
+        options={"answer_timeout": 1.0},
         on_death=LEASE,
         outage="unavailable until all servers are back",
         language=LANGUAGE,

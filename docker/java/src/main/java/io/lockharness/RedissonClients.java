@@ -9,12 +9,11 @@ import org.redisson.config.SingleServerConfig;
 
 /**
  * Opens Redisson clients: of one server, through sentinels, or of one of several servers. Redisson's default times are
- * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 1 s, 1 more try, 0.2 s.
+ * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 1 s, 1 more try, 0.2 s,
+ * unless the options answer_timeout and retries say otherwise.
  * Pools and threads are small, because only one thread makes requests. All other settings are the defaults.
  */
 final class RedissonClients {
-    static final int ANSWER_MS = 1000;
-    private static final int TRIES = 1;
     /** For setRetryInterval, which is setRetryDelay with a ConstantDelay; old releases do not have that. */
     private static final int BETWEEN_MS = 200;
     private static final int THREADS = 2;
@@ -28,7 +27,7 @@ final class RedissonClients {
         if (servers.kind().equals("redis-sentinel")) {
             sentinels(config.useSentinelServers(), servers);
         } else {
-            single(config.useSingleServer(), servers.addresses().get(0), ANSWER_MS, TRIES);
+            single(config.useSingleServer(), servers.addresses().get(0), servers.answerMs(), servers.retries());
         }
         try {
             return Redisson.create(config);
@@ -66,9 +65,9 @@ final class RedissonClients {
                 .setSlaveConnectionMinimumIdleSize(1)
                 .setSlaveConnectionPoolSize(CONNECTIONS)
                 .setSubscriptionConnectionPoolSize(CONNECTIONS)
-                .setTimeout(ANSWER_MS)
-                .setConnectTimeout(ANSWER_MS)
-                .setRetryAttempts(TRIES)
+                .setTimeout(servers.answerMs())
+                .setConnectTimeout(servers.answerMs())
+                .setRetryAttempts(servers.retries())
                 .setRetryInterval(BETWEEN_MS);
     }
 }

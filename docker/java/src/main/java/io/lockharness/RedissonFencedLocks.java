@@ -2,7 +2,6 @@ package io.lockharness;
 
 import java.util.concurrent.TimeUnit;
 import org.redisson.api.RFencedLock;
-import org.redisson.api.RedissonClient;
 
 /**
  * Redisson's RFencedLock, renewed by the watchdog; the fence is the result of {@code tryLockAndGetToken}, or of {@code
@@ -11,13 +10,13 @@ import org.redisson.api.RedissonClient;
 final class RedissonFencedLocks extends RedissonLocks {
     private final boolean getsToken;
 
-    private RedissonFencedLocks(RedissonClient client, boolean getsToken) {
-        super(client);
-        this.getsToken = getsToken;
+    private RedissonFencedLocks(Servers servers) throws Refused {
+        super(servers);
+        getsToken = servers.isSet("get_token");
     }
 
     static Locks open(Servers servers) throws Refused {
-        return new RedissonFencedLocks(RedissonClients.connect(servers), servers.isSet("get_token"));
+        return new RedissonFencedLocks(servers);
     }
 
     @Override
@@ -25,7 +24,7 @@ final class RedissonFencedLocks extends RedissonLocks {
         if (getsToken) {
             return super.take(key, waitMs) == null ? null : Grant.fenced(lock(key).getToken());
         }
-        Long token = lock(key).tryLockAndGetToken(waitMs, TimeUnit.MILLISECONDS);
+        Long token = lock(key).tryLockAndGetToken(waitMs, leaseMs, TimeUnit.MILLISECONDS);
         return token == null ? null : Grant.fenced(token);
     }
 

@@ -29,7 +29,7 @@ final class RedissonMultiLocks implements Locks {
         try {
             List<RedissonClient> clients = servers.addresses().stream()
                     .map(address -> RedissonClients.oneOf(
-                            RedissonClients.config(servers.ttlMs()), address, RedissonClients.ANSWER_MS))
+                            RedissonClients.config(servers.ttlMs()), address, servers.answerMs()))
                     .toList();
             return new RedissonMultiLocks(clients, servers.ttlMs());
         } catch (RedisException error) { // no lock was requested yet

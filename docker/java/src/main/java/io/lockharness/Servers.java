@@ -58,6 +58,11 @@ record Servers(
         return milliseconds(options.getOrDefault("answer_timeout", ANSWER_S));
     }
 
+    /** The option retries: how often a client repeats a request without an answer. */
+    int retries() {
+        return ((Number) options.getOrDefault("retries", 1)).intValue();
+    }
+
     /** An option that is true or false. */
     boolean isSet(String option) {
         return Boolean.TRUE.equals(options.get(option));
