@@ -103,7 +103,7 @@ def _mechanism(plan: Plan) -> str:
 
 def what_runs(scenario: Scenario) -> str:
     """Return whether the scenario's lock is of the catalogue, a library or a model of one; empty for a user's own."""
-    origin = stated_origin(scenario.plan.lock)
+    origin = stated_origin(scenario.plan.lock, scenario.plan.requires)
     return "" if origin is None else origin.sentence
 
 

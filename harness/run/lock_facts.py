@@ -7,6 +7,8 @@ from functools import cache
 from typing import Final
 
 import msgspec
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from harness.documents import RunDocument, present
 from harness.documents.lock import LockFacts, LockOrigin
@@ -147,17 +149,24 @@ def _stored_origin(origin: Origin) -> LockOrigin:
     return msgspec.convert(origin, LockOrigin, from_attributes=True)
 
 
-def stated_origin(name: str) -> LockOrigin | None:
+def stated_origin(name: str, requires: tuple[str, ...] = ()) -> LockOrigin | None:
     """Return what one of our locks, of the catalogue or of ``harness.scenarios.locks``, states about itself; None for
-    any other lock. No lock is loaded."""
+    any other lock. No lock is loaded. A library has the release that ``requires`` names."""
     own = own_description(name)
     if own is not None:
-        return _origin(own.info)
+        origin = _origin(own.info)
+        return None if origin is None else _with_release(origin, requires)
     module, _, cls = name.partition(":")
     if not module.startswith(SCENARIO_LOCKS) or importlib.util.find_spec(module) is None:
         return None
     found = origins_in(module).get(cls)
     return None if found is None else _stored_origin(found)
+
+
+def _with_release(origin: LockOrigin, requires: tuple[str, ...]) -> LockOrigin:
+    required = {canonicalize_name(one.name): list(one.specifier) for one in map(Requirement, requires)}
+    specifiers = required.get(canonicalize_name(origin.software), [])
+    return msgspec.structs.replace(origin, version=specifiers[0].version) if len(specifiers) == 1 else origin
 
 
 def stored_facts(name: str, results: RunDocument | None) -> LockFacts:

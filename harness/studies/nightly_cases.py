@@ -221,7 +221,7 @@ def _traces(result: Result) -> tuple[ServerTrace, ...]:
 def _origin(plan: Plan, result: Result | None) -> LockOrigin | None:
     """Return what the plan's lock is. Without a result, a user's own lock is not asked."""
     facts = None if result is None else present(result.results.lock_facts)
-    return stated_origin(plan.lock) if facts is None else facts.origin
+    return stated_origin(plan.lock, plan.requires) if facts is None or plan.requires else facts.origin
 
 
 def run_cases(

@@ -3,7 +3,8 @@
 It is the lock of :mod:`.redisson_lock` with the same watchdog, and ``INCR redisson_lock_token:{key}`` in its script:
 "each lock acquisition increases fencing token. It should be checked if it's greater or equal with the previous one by
 the service guarded by this lock". The fence here is what ``tryLockAndGetToken(wait, unit)`` returns. ``getToken()``
-would be a GET of the counter, which gives the newest token to a holder that has lost the lock (rds-fenced-get).
+would be a GET of the counter, which gives the newest token to a holder that has lost the lock: with the option
+``get_token`` the program calls ``tryLock`` and then that (rds-fenced-get.java).
 
 The counter is a key of the same Redis; what loses the lock also loses the counter or sets it back. If no replica
 answers, it raises as RLock does, but unlike RLock it does not delete its key: the key stays for a ttl, and nobody holds
@@ -35,6 +36,7 @@ class RedissonFenced(Checks):
         kinds=("redis-single", "redis-sentinel"),
         fence=True,
         reentrant=True,
+        options={"get_token": False, "lease": False, "answer_timeout": 1.0, "retries": 1},
         on_death=WATCHDOG,
         outage=ONE_PRIMARY,
         language=LANGUAGE,

@@ -13,7 +13,8 @@ is lost. ``still_valid`` is ``isHeldByCurrentThread()``: HEXISTS. The waiting ti
 clock.
 
 ``docker/java`` calls ``tryLock(wait, unit)``, without a lease. By default Redisson waits 3 s for an answer, 10 s for a
-connection, and repeats four times, 1 to 2 s apart; here it waits 1 s and 1 s, and repeats once after 0.2 s. If an
+connection, and repeats four times, 1 to 2 s apart; here it waits 1 s and 1 s (option ``answer_timeout``), and repeats
+once (option ``retries``) after 0.2 s. With the option ``lease`` the lock has a lease of one ttl and no watchdog. If an
 answer was missing, ``tryLock`` logs that and returns false, as it does for a busy lock; the program then reports an
 unknown outcome. The lock may be held on the server until the ttl is over, by a thread that does not know it.
 Source: org/redisson/RedissonLock.java, org/redisson/renewal/LockTask.java.
@@ -42,6 +43,7 @@ class RedissonLock(Checks):
         safety="E",
         kinds=("redis-single", "redis-sentinel"),
         reentrant=True,
+        options={"lease": False, "answer_timeout": 1.0, "retries": 1},
         on_death=WATCHDOG,
         outage=ONE_PRIMARY,
         language=LANGUAGE,

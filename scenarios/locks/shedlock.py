@@ -1,4 +1,5 @@
-"""ShedLock (Java) over a database, imitated statement for statement; the library itself is not run here.
+"""ShedLock (Java) over a database, imitated statement for statement: the simulated twins of the scenarios
+shedlock-*.java, which run the library itself.
 
 A row for each task says until when it is locked. To lock, a client inserts the row, or updates it if ``lock_until`` has
 passed. To unlock, it sets ``lock_until`` to now, and the row stays.

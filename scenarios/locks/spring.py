@@ -1,4 +1,5 @@
-"""Spring Integration's RedisLockRegistry (Java), imitated command for command on redis-py; Java is not run here.
+"""Spring Integration's RedisLockRegistry (Java), imitated command for command on redis-py: the simulated twins of the
+scenarios spring-unlock.java and spring-unlock.unlink.java, which run the library itself.
 
 It takes two locks in a row: one inside the program, for its threads, and one key of Redis, whose owner is the program.
 A scenario's clients call from one thread and stand for two threads of a program, so the program's lock is not taken
@@ -33,10 +34,10 @@ COMPARE_AND_UNLINK: Final = COMPARE_AND_DELETE.replace('"del"', '"UNLINK"')
 
 class SpringLock(RedisLock):
     """spring-unlock: if the key has expired, unlock raises an error before it releases the program's own lock, so no
-    other thread of the program ever gets it (spring-projects/spring-integration#2660, #11049)."""
+    other thread of the program ever gets it (spring-projects/spring-integration#1888)."""
 
     origin: ClassVar = model_of(
-        "the unlock of RedisLockRegistry", "Spring Integration", "4.3.17", "spring-projects/spring-integration#2660"
+        "the unlock of RedisLockRegistry", "Spring Integration", "4.3.1", "RedisLockRegistry.java, line 484"
     )
     kinds: ClassVar = ("redis-single",)
     keeps_local: ClassVar = True
@@ -94,7 +95,7 @@ class SpringUnlinks(SpringLock):
     are two commands (spring-projects/spring-integration#1888)."""
 
     origin: ClassVar = model_of(
-        "the unlock of RedisLockRegistry", "Spring Integration", "5.4.13", "RedisLockRegistry.java, lines 305 and 332"
+        "the unlock of RedisLockRegistry", "Spring Integration", "5.4.12", "RedisLockRegistry.java, lines 305 and 332"
     )
     keeps_local: ClassVar = False
     in_one_step: ClassVar = False

@@ -122,7 +122,15 @@ NO_EXPIRY = {
 ADMITS_HOLDER_AGAIN = {"kazoo-semaphore"}
 """Locks that let their own holder in again without counting; see test_zookeeper_locks.py."""
 
-SILENT_LATE_RELEASE = {"celery-redbeat", "redlock-py", "redlock-ng", "aioredlock", "dramatiq-mutex"}
+SILENT_LATE_RELEASE = {
+    "celery-redbeat",
+    "redlock-py",
+    "redlock-ng",
+    "aioredlock",
+    "dramatiq-mutex",
+    "shedlock-jdbc",
+    "shedlock-redis",
+}
 """Locks whose release does not report that the lock was lost."""
 
 NO_VALIDITY = {
@@ -142,6 +150,8 @@ NO_VALIDITY = {
     "sherlock-memcached",
     "sherlock-etcd",
     "pottery-redlock",
+    "spring-jdbc-lock",
+    "spring-redis-lock",
 }
 """Locks with a lease that do not say how much of it is left."""
 

@@ -23,7 +23,12 @@ from harness.lock_impls.program import LockProgram, ProgramLock
 from harness.lock_impls.thirdparty.curator_mutex import CuratorMutex
 from harness.lock_impls.thirdparty.redisson_fenced import RedissonFenced
 from harness.lock_impls.thirdparty.redisson_lock import RedissonLock
+from harness.lock_impls.thirdparty.redisson_multilock import RedissonMultiLock
 from harness.lock_impls.thirdparty.redisson_redlock import RedissonRedLock
+from harness.lock_impls.thirdparty.shedlock_jdbc import ShedLockJdbc
+from harness.lock_impls.thirdparty.shedlock_redis import ShedLockRedis
+from harness.lock_impls.thirdparty.spring_jdbc_lock import SpringJdbcLock
+from harness.lock_impls.thirdparty.spring_redis_lock import SpringRedisLock
 from tests.clusters.real import paused, servers
 from tests.conftest import Servers
 from tests.locks import conformance
@@ -80,7 +85,10 @@ def cases(*locks: type[ProgramLock]) -> list[Any]:
 
 @needs_java
 @in_containers
-@pytest.mark.parametrize(("lock", "prop"), cases(RedissonLock, RedissonFenced, RedissonRedLock))
+@pytest.mark.parametrize(
+    ("lock", "prop"),
+    cases(RedissonLock, RedissonFenced, RedissonRedLock, RedissonMultiLock, ShedLockRedis, SpringRedisLock),
+)
 def test_lock(lock: type[ProgramLock], prop: conformance.Property, per_lock: LockFactory, real_redis: Servers) -> None:
     prop(per_lock(lock), Endpoints(lock.info.kinds[0], real_redis))
 
@@ -103,6 +111,39 @@ def test_lock_of_zookeeper(
     lock: type[ProgramLock], prop: conformance.Property, per_lock: LockFactory, ensemble: DockerCluster
 ) -> None:
     prop(per_lock(lock), Endpoints("zookeeper", ensemble.endpoints().addresses))
+
+
+# Rows of a database
+
+
+@pytest.fixture(scope="module", params=["mysql-single", "postgres"])
+def database(request: pytest.FixtureRequest) -> Iterator[Endpoints]:
+    with servers(request.param) as cluster:
+        yield cluster.endpoints()
+
+
+@needs_java
+@pytest.mark.parametrize(("lock", "prop"), cases(ShedLockJdbc, SpringJdbcLock))
+def test_lock_of_database(
+    lock: type[ProgramLock], prop: conformance.Property, per_lock: LockFactory, database: Endpoints
+) -> None:
+    prop(per_lock(lock), database)
+
+
+@needs_java
+def test_late_unlock_of_shedlock_deletes_the_next_key_unless_it_is_told_to_look(
+    command: tuple[str, ...], real_redis: Servers
+) -> None:
+    where = Endpoints("redis-single", real_redis)
+    for safe_update, kept in ((False, False), (True, True)):
+        with OwnProgramPerLock(ShedLockRedis, command) as per_lock:
+            late, other, third = (
+                per_lock.open(where, f"late, {safe_update}", TTL_S, safe_update=safe_update) for _ in range(3)
+            )
+            assert late.acquire(0)
+            assert other.acquire(2 * TTL_S)
+            late.release()
+            assert (third.acquire(0) is None) == kept
 
 
 # Requests that get no answer

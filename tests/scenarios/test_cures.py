@@ -19,7 +19,7 @@ OWN: Final = "harness.scenarios.locks."
 
 
 def origin(scenario: Scenario) -> LockOrigin:
-    stated = stated_origin(scenario.plan.lock)
+    stated = stated_origin(scenario.plan.lock, scenario.plan.requires)
     assert stated is not None, f"{scenario.name}: {scenario.plan.lock} does not say what it is"
     return stated
 

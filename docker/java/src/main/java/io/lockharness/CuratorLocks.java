@@ -87,7 +87,7 @@ final class CuratorLocks implements Locks {
             throw new Unknown(error);
         }
         heldSince.putIfAbsent(key, lossesBefore);
-        return new Grant(fence(key, mutex));
+        return Grant.fenced(fence(key, mutex));
     }
 
     /** Reads the fence; if that fails, releases the lock. */

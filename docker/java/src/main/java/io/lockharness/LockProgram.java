@@ -5,6 +5,8 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
@@ -14,16 +16,21 @@ import java.util.Map;
  * line, answered in the order of the requests.
  */
 public final class LockProgram {
-    /** Opens the locks of one kind. */
-    private interface Opening {
-        Locks open(Servers servers) throws Refused;
-    }
-
-    private static final Map<String, Opening> LOCKS = Map.of(
-            "redisson-lock", RedissonLocks::open,
-            "redisson-fenced", RedissonFencedLocks::open,
-            "redisson-redlock", RedissonRedLocks::open,
-            "curator-mutex", CuratorLocks::open);
+    /**
+     * The class that opens each lock, in this package, with a static method open(Servers). It is loaded when it is
+     * opened: a program that is built with an old release of a library is without the classes that do not compile with
+     * it (see pom.xml).
+     */
+    private static final Map<String, String> LOCKS = Map.of(
+            "redisson-lock", "RedissonLocks",
+            "redisson-fenced", "RedissonFencedLocks",
+            "redisson-multilock", "RedissonMultiLocks",
+            "redisson-redlock", "RedissonRedLocks",
+            "curator-mutex", "CuratorLocks",
+            "shedlock-jdbc", "ShedLockJdbcLocks",
+            "shedlock-redis", "ShedLockRedisLocks",
+            "spring-redis-lock", "SpringRedisLocks",
+            "spring-jdbc-lock", "SpringJdbcLocks");
     private static final String BUSY = "busy";
     private static final JSON LINES = JSON.std.with(JSON.Feature.WRITE_NULL_PROPERTIES);
 
@@ -92,16 +99,22 @@ public final class LockProgram {
         }
     }
 
-    private void open(Map<String, Object> request) throws Refused {
+    private void open(Map<String, Object> request) throws Exception {
         if (locks != null) {
             throw new IllegalStateException("it is open already");
         }
-        Opening opening = LOCKS.get(String.valueOf(request.get("lock")));
-        if (opening == null) {
+        String name = LOCKS.get(String.valueOf(request.get("lock")));
+        if (name == null) {
             throw new IllegalArgumentException("unknown lock '" + request.get("lock") + "', expected one of "
                     + LOCKS.keySet().stream().sorted().toList());
         }
-        locks = opening.open(Servers.of(request));
+        Method opening = Class.forName(LockProgram.class.getPackageName() + "." + name)
+                .getDeclaredMethod("open", Servers.class);
+        try {
+            locks = (Locks) opening.invoke(null, Servers.of(request));
+        } catch (InvocationTargetException error) {
+            throw error.getCause() instanceof Refused ? (Refused) error.getCause() : error;
+        }
     }
 
     private Map<String, Object> acquired(String key, double timeout) throws Exception {
@@ -111,6 +124,7 @@ public final class LockProgram {
         }
         Map<String, Object> value = new LinkedHashMap<>();
         value.put("fence", grant.fence());
+        value.put("valid_for", grant.validFor());
         return value;
     }
 

@@ -9,7 +9,7 @@ interface Locks extends AutoCloseable {
      */
     Grant acquire(String key, long waitMs) throws Refused, Unknown, InterruptedException;
 
-    void release(String key) throws Refused, Unknown;
+    void release(String key) throws Refused, Unknown, InterruptedException;
 
     /** Tells whether the lock is still held, as far as the library knows; no answer counts as no. */
     default boolean stillValid(String key) {

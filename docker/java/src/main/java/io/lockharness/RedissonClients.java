@@ -1,24 +1,21 @@
 package io.lockharness;
 
-import java.time.Duration;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
-import org.redisson.config.BaseConfig;
 import org.redisson.config.Config;
-import org.redisson.config.ConstantDelay;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
 /**
  * Opens Redisson clients: of one server, through sentinels, or of one of several servers. Redisson's default times are
- * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 1 s, 1 more try, 0.2 s.
+ * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 1 s, 1 more try, 0.2 s,
+ * unless the options answer_timeout and retries say otherwise.
  * Pools and threads are small, because only one thread makes requests. All other settings are the defaults.
  */
 final class RedissonClients {
-    static final int ANSWER_MS = 1000;
-    private static final int TRIES = 1;
-    private static final Duration BETWEEN = Duration.ofMillis(200);
+    /** For setRetryInterval, which is setRetryDelay with a ConstantDelay; old releases do not have that. */
+    private static final int BETWEEN_MS = 200;
     private static final int THREADS = 2;
     private static final int CONNECTIONS = 4;
 
@@ -30,7 +27,7 @@ final class RedissonClients {
         if (servers.kind().equals("redis-sentinel")) {
             sentinels(config.useSentinelServers(), servers);
         } else {
-            single(config.useSingleServer(), servers.addresses().get(0), ANSWER_MS, TRIES);
+            single(config.useSingleServer(), servers.addresses().get(0), servers.answerMs(), servers.retries());
         }
         try {
             return Redisson.create(config);
@@ -39,17 +36,13 @@ final class RedissonClients {
         }
     }
 
-    /**
-     * Opens a client of one of several servers, which waits {@code answerMs} for an answer and repeats no request.
-     * It connects on first use, because any of the servers may be down.
-     */
-    static RedissonClient oneOf(String address, int ttlMs, int answerMs) {
-        Config config = config(ttlMs).setLazyInitialization(true);
+    /** Opens a client of one of several servers, which waits {@code answerMs} for an answer and repeats no request. */
+    static RedissonClient oneOf(Config config, String address, int answerMs) {
         single(config.useSingleServer(), address, answerMs, 0);
         return Redisson.create(config);
     }
 
-    private static Config config(int ttlMs) {
+    static Config config(int ttlMs) {
         return new Config().setLockWatchdogTimeout(ttlMs).setThreads(THREADS).setNettyThreads(THREADS);
     }
 
@@ -57,8 +50,11 @@ final class RedissonClients {
         server.setAddress("redis://" + address)
                 .setConnectionMinimumIdleSize(1)
                 .setConnectionPoolSize(CONNECTIONS)
-                .setSubscriptionConnectionPoolSize(CONNECTIONS);
-        patience(server, answerMs, tries);
+                .setSubscriptionConnectionPoolSize(CONNECTIONS)
+                .setTimeout(answerMs)
+                .setConnectTimeout(answerMs)
+                .setRetryAttempts(tries)
+                .setRetryInterval(BETWEEN_MS);
     }
 
     private static void sentinels(SentinelServersConfig config, Servers servers) {
@@ -68,14 +64,10 @@ final class RedissonClients {
                 .setMasterConnectionPoolSize(CONNECTIONS)
                 .setSlaveConnectionMinimumIdleSize(1)
                 .setSlaveConnectionPoolSize(CONNECTIONS)
-                .setSubscriptionConnectionPoolSize(CONNECTIONS);
-        patience(config, ANSWER_MS, TRIES);
-    }
-
-    private static void patience(BaseConfig<?> config, int answerMs, int tries) {
-        config.setTimeout(answerMs)
-                .setConnectTimeout(answerMs)
-                .setRetryAttempts(tries)
-                .setRetryDelay(new ConstantDelay(BETWEEN));
+                .setSubscriptionConnectionPoolSize(CONNECTIONS)
+                .setTimeout(servers.answerMs())
+                .setConnectTimeout(servers.answerMs())
+                .setRetryAttempts(servers.retries())
+                .setRetryInterval(BETWEEN_MS);
     }
 }

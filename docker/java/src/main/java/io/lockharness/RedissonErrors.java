@@ -1,28 +1,29 @@
 package io.lockharness;
 
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ExecutionException;
-import org.redisson.client.RedisConnectionException;
 import org.redisson.client.RedisException;
-import org.redisson.client.RedisNodeNotFoundException;
-import org.redisson.client.RedisOutOfMemoryException;
-import org.redisson.client.RedisReadonlyException;
-import org.redisson.client.RedisRetryException;
 
-/** Classifies Redisson's errors by whether the request may have been executed. */
+/**
+ * Classifies Redisson's errors by whether the request may have been executed. The classes are named, because old
+ * releases do not have all of them.
+ */
 final class RedissonErrors {
     /**
      * Errors after which the request was certainly not executed: a server's refusals before a script begins (OOM,
      * READONLY, LOADING, BUSY, ...), and errors for lack of a connection. WriteRedisConnectionException, a subclass of
      * the latter, is not among them: there was a connection, and it is unknown how much was sent. Nor are time-outs.
      */
-    private static final List<Class<? extends RedisException>> NOT_DONE = List.of(
-            RedisRetryException.class,
-            RedisOutOfMemoryException.class,
-            RedisReadonlyException.class,
-            RedisNodeNotFoundException.class,
-            RedisConnectionException.class);
+    private static final Set<String> NOT_DONE = Set.of(
+            "RedisRetryException",
+            "RedisOutOfMemoryException",
+            "RedisReadonlyException",
+            "RedisNodeNotFoundException",
+            "RedisConnectionException");
+
+    private static final String REFUSAL = "RedisRetryException";
 
     private static final List<Class<? extends Throwable>> WRAPPERS =
             List.of(RedisException.class, ExecutionException.class, CompletionException.class);
@@ -43,6 +44,10 @@ final class RedissonErrors {
         while (WRAPPERS.contains(said.getClass()) && said.getCause() != null) {
             said = said.getCause();
         }
-        return NOT_DONE.contains(said.getClass()) || said instanceof RedisRetryException;
+        return NOT_DONE.contains(said.getClass().getSimpleName()) || isRefusal(said.getClass());
+    }
+
+    private static boolean isRefusal(Class<?> type) {
+        return type != null && (type.getSimpleName().equals(REFUSAL) || isRefusal(type.getSuperclass()));
     }
 }

@@ -5,19 +5,26 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
 
-/** Redisson's RLock, without a lease time, so that its watchdog renews it. */
+/** Redisson's RLock, without a lease time, so that its watchdog renews it; with the ttl as its lease if {@code lease}. */
 class RedissonLocks implements Locks {
     /** How much shorter than requested a wait may be: Redisson measures it in whole milliseconds. */
     private static final long ROUNDED_MS = 5;
 
-    final RedissonClient client;
+    /** The lease that means: renewed by the watchdog. */
+    private static final long WATCHDOG = -1;
 
-    RedissonLocks(RedissonClient client) {
-        this.client = client;
+    final RedissonClient client;
+    final long leaseMs;
+    private final int answerMs;
+
+    RedissonLocks(Servers servers) throws Refused {
+        client = RedissonClients.connect(servers);
+        leaseMs = servers.isSet("lease") ? servers.ttlMs() : WATCHDOG;
+        answerMs = servers.answerMs();
     }
 
     static Locks open(Servers servers) throws Refused {
-        return new RedissonLocks(RedissonClients.connect(servers));
+        return new RedissonLocks(servers);
     }
 
     @Override
@@ -38,11 +45,11 @@ class RedissonLocks implements Locks {
      */
     Grant take(String key, long waitMs) throws Unknown, InterruptedException {
         long began = System.nanoTime();
-        if (client.getLock(key).tryLock(waitMs, TimeUnit.MILLISECONDS)) {
+        if (lock(key).tryLock(waitMs, leaseMs, TimeUnit.MILLISECONDS)) {
             return Grant.PLAIN;
         }
         long took = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-        if (took < waitMs - ROUNDED_MS || took > waitMs + RedissonClients.ANSWER_MS - ROUNDED_MS) {
+        if (took < waitMs - ROUNDED_MS || took > waitMs + answerMs - ROUNDED_MS) {
             throw new Unknown("false after " + took + " ms of " + waitMs + ": an answer was missing");
         }
         return null;

@@ -34,10 +34,15 @@ final class RedissonRedLocks implements Locks {
     static Locks open(Servers servers) {
         int answer = Math.max(servers.ttlMs() / SHARE, LEAST_MS);
         List<RedissonClient> clients = servers.addresses().stream()
-                .map(address -> RedissonClients.oneOf(address, servers.ttlMs(), answer))
+                .map(address -> client(address, servers.ttlMs(), answer))
                 .toList();
         clients.forEach(RedissonRedLocks::connect);
         return new RedissonRedLocks(clients);
+    }
+
+    /** Opens a client that connects on first use, because any of the servers may be down. */
+    private static RedissonClient client(String address, int ttlMs, int answerMs) {
+        return RedissonClients.oneOf(RedissonClients.config(ttlMs).setLazyInitialization(true), address, answerMs);
     }
 
     /**
@@ -53,10 +58,10 @@ final class RedissonRedLocks implements Locks {
 
     @Override
     public Grant acquire(String key, long waitMs) throws Unknown, InterruptedException {
-        List<WatchedLock> servers = servers(key);
+        List<RedissonWatchedLock> servers = servers(key);
         if (!lock(servers).tryLock(waitMs, TimeUnit.MILLISECONDS)) {
-            long left = servers.stream().filter(WatchedLock::mayStay).count();
-            long asked = servers.stream().filter(WatchedLock::asked).count();
+            long left = servers.stream().filter(RedissonWatchedLock::mayStay).count();
+            long asked = servers.stream().filter(RedissonWatchedLock::asked).count();
             if (left >= majority() || left > 0 && left == asked) { // none answered: assume the worst
                 throw new Unknown("false, and the key may be on " + left + " of " + servers.size() + " servers");
             }
@@ -72,18 +77,18 @@ final class RedissonRedLocks implements Locks {
             throw new Refused("not the holder");
         }
         held.computeIfPresent(key, (name, times) -> times == 1 ? null : times - 1);
-        List<WatchedLock> servers = servers(key);
+        List<RedissonWatchedLock> servers = servers(key);
         lock(servers).unlock();
-        long silent = count(servers, WatchedLock.Said.UNKNOWN);
+        long silent = count(servers, RedissonWatchedLock.Said.UNKNOWN);
         if (servers.size() - silent < majority()) {
             throw new Unknown(silent + " of " + servers.size() + " servers did not answer");
         }
-        if (silent == 0 && count(servers, WatchedLock.Said.YES) == 0) {
+        if (silent == 0 && count(servers, RedissonWatchedLock.Said.YES) == 0) {
             throw new Refused("not the holder");
         }
     }
 
-    private static long count(List<WatchedLock> servers, WatchedLock.Said said) {
+    private static long count(List<RedissonWatchedLock> servers, RedissonWatchedLock.Said said) {
         return servers.stream().filter(server -> server.given() == said).count();
     }
 
@@ -91,12 +96,12 @@ final class RedissonRedLocks implements Locks {
         return clients.size() / 2 + 1;
     }
 
-    private List<WatchedLock> servers(String key) {
-        return clients.stream().map(client -> new WatchedLock(client.getLock(key))).toList();
+    private List<RedissonWatchedLock> servers(String key) {
+        return clients.stream().map(client -> new RedissonWatchedLock(client.getLock(key))).toList();
     }
 
-    private static RedissonRedLock lock(List<WatchedLock> servers) {
-        return new RedissonRedLock(servers.stream().map(WatchedLock::asLock).toArray(RLock[]::new));
+    private static RedissonRedLock lock(List<RedissonWatchedLock> servers) {
+        return new RedissonRedLock(servers.stream().map(RedissonWatchedLock::asLock).toArray(RLock[]::new));
     }
 
     @Override

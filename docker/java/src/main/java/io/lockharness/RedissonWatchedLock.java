@@ -10,7 +10,7 @@ import org.redisson.api.RLock;
 import org.redisson.misc.CompletableFutureWrapper;
 
 /** Forwards all calls to an RLock of one server and remembers their outcomes, which RedissonRedLock does not report. */
-final class WatchedLock implements InvocationHandler {
+final class RedissonWatchedLock implements InvocationHandler {
     /** A server's answer; UNKNOWN means that none arrived. */
     enum Said {
         NOTHING,
@@ -23,7 +23,7 @@ final class WatchedLock implements InvocationHandler {
     private volatile Said taken = Said.NOTHING;
     private volatile Said given = Said.NOTHING;
 
-    WatchedLock(RLock lock) {
+    RedissonWatchedLock(RLock lock) {
         this.lock = lock;
     }
 

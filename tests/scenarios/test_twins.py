@@ -1,0 +1,78 @@
+"""A scenario that runs software itself on containers has a quick twin on the simulator, which fails in the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from harness.plan import Plan
+from harness.plan.mechanism import KEY_EVENTS, Mechanism
+from harness.scenarios import catalogue
+from harness.studies.nightly_cases import cases, run_case
+from tests.scenarios.test_cures import origin
+
+LANGUAGES: Final = ("java",)
+"""The last word in the name of a scenario that runs a library in another language than its twin's."""
+PAIRS: Final = [
+    (name, twin)
+    for name in catalogue.names()
+    for language in LANGUAGES
+    for twin in [name.removesuffix(f".{language}")]
+    if twin != name and twin in catalogue.names()
+]
+
+
+def mechanism(name: str) -> Mechanism:
+    plan = catalogue.find(name).plan
+    assert plan.expect is not None
+    assert plan.expect.mechanism is not None
+    return plan.expect.mechanism
+
+
+def calls(name: str) -> list[str]:
+    """Return the events of a mechanism without the faults, which may differ, and without the keys, which are not
+    observed on every real server."""
+    return [
+        event
+        for event in mechanism(name).order
+        if not {"inject", "heal"} & set(event.replace("@", " ").split()) and not any(key in event for key in KEY_EVENTS)
+    ]
+
+
+def ways_to_fail(plan: Plan) -> tuple[str, ...]:
+    assert plan.expect is not None
+    return plan.expect.invalid
+
+
+def test_there_are_pairs() -> None:
+    assert {"shedlock-skew.java", "spring-unlock.java", "rds-multilock.java"} <= {real for real, _ in PAIRS}
+
+
+@pytest.mark.parametrize(("real", "twin"), PAIRS)
+def test_twin_is_a_model_on_the_simulator_and_says_whose_twin_it_is(real: str, twin: str) -> None:
+    for suffix in ("", ".safe"):
+        pair = catalogue.find(real + suffix), catalogue.find(twin + suffix)
+        assert [origin(one).kind for one in pair] == ["library", "model"]
+        assert [one.plan.runs_on for one in pair] == [("docker",), ("sim",)]
+    assert f"the quick simulated twin of {real}," in " ".join(catalogue.find(twin).plan.about.split())
+
+
+@pytest.mark.parametrize(("real", "twin"), PAIRS)
+def test_twin_is_expected_to_fail_in_the_same_way(real: str, twin: str) -> None:
+    assert ways_to_fail(catalogue.find(real).plan) == ways_to_fail(catalogue.find(twin).plan)
+    assert mechanism(real).cause == mechanism(twin).cause
+    assert mechanism(real).between == mechanism(twin).between
+    events = iter(calls(twin))
+    assert all(event in events for event in calls(real)), f"{calls(real)} is no part of {calls(twin)}"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)  # each release of a library has an image of its own
+@pytest.mark.parametrize(("real", "twin"), PAIRS)
+def test_both_fail_as_expected(real: str, twin: str, tmp_path: Path) -> None:
+    for name, cluster in ((twin, "sim"), (real, "docker")):
+        [case] = cases("full", cluster, [catalogue.find(name)])
+        outcome = run_case(case, tmp_path / cluster)
+        assert outcome.state == "as-expected", f"{name}: {outcome.why}"
