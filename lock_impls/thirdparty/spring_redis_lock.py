@@ -8,8 +8,9 @@ a scheduler; here it has none, which is the default.
 
 A lock has two parts: a ReentrantLock of the registry for its program's threads, and the key ``locks:KEY`` in Redis,
 whose value is the registry's id. Commands: a script, GET and SET PX (or PEXPIRE if it is its own); a waiter asks again
-every 100 ms; unlock is DELEX in 7.1 with a new Redis, otherwise a script that compares and unlinks. Before 5.5.10 it
-was GET and then UNLINK. The waiting time of a caller is measured by the *wall* clock.
+every 100 ms; unlock is DELEX in 7.1 with a new Redis, otherwise a script that compares and unlinks. Until 2023
+(spring-projects/spring-integration#8699) it was GET and then UNLINK. The waiting time of a caller is measured by the
+*wall* clock.
 
 With the option ``new_threads`` each hold belongs to a new thread of the client's program, as in a server that handles
 each request in another thread; by default one thread makes all calls, and the lock is reentrant. The option

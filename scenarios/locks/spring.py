@@ -91,8 +91,8 @@ class SpringLock(RedisLock):
 
 
 class SpringUnlinks(SpringLock):
-    """spring-unlock: unlock checks whether the key is its own, and then unlinks whatever is there: before 6.0 these
-    are two commands (spring-projects/spring-integration#1888)."""
+    """spring-unlock: unlock checks whether the key is its own, and then unlinks whatever is there, in two
+    commands (spring-projects/spring-integration#8699)."""
 
     origin: ClassVar = model_of(
         "the unlock of RedisLockRegistry", "Spring Integration", "5.4.12", "RedisLockRegistry.java, lines 305 and 332"
@@ -102,9 +102,10 @@ class SpringUnlinks(SpringLock):
 
 
 class SpringUnlinksItsOwn(SpringUnlinks):
-    """spring-unlock.unlink, cured as in Spring Integration 5.5.10: a script compares the owner before it unlinks."""
+    """spring-unlock.unlink, cured as by spring-projects/spring-integration#8699: a script compares the owner before it
+    unlinks."""
 
-    origin: ClassVar = SpringUnlinks.origin.fixed("a script compares the owner before it unlinks (5.5.10)")
+    origin: ClassVar = SpringUnlinks.origin.fixed("a script compares the owner before it unlinks (#8699)")
 
     def _unlink(self) -> bool:
         return bool(self.client.eval(COMPARE_AND_UNLINK, 1, self.key, self.owner))
