@@ -65,8 +65,8 @@ class ExtendedQueries:
         found.append(("bind", portal, name, values, rng.choice((0, 0, 1))))
         if rng.random() < 0.5:
             found.append(("describe", "P", portal))
-        limit = rng.choice((0, 0, 0, 1))
-        found.append(("execute", portal, 0 if "FOR UPDATE" in text else limit))  # see docs/fidelity.md
+        whole = "FOR UPDATE" in text or "RETURNING" in text  # see "Rows fetched in parts" in docs/fidelity.md
+        found.append(("execute", portal, 0 if whole else rng.choice((0, 0, 1))))
         if rng.random() < 0.2:
             found.append(rng.choice((("execute", portal, 0), ("close", "P", portal), ("describe", "P", "none"))))
         return found

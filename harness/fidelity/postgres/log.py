@@ -46,6 +46,12 @@ class Monitor:
         self._read_log()
         return {pid: bool(waits and self._last.get(pid) == b"still waiting") for pid, waits in rows}
 
+    def forget(self, pid: int) -> None:
+        """Forget the reports about a process that is about to get a statement: no report says that a wait was
+        cancelled."""
+        self._read_log()
+        self._last.pop(pid, None)
+
     def _read_log(self) -> None:
         with self._log.open("rb") as file:
             file.seek(self._at)
