@@ -22,6 +22,7 @@ from .postgres_client import KINDS, REQUIRES, TransactionLock
 
 class PostgresRowLock(TransactionLock):
     TABLE: ClassVar = "CREATE TABLE IF NOT EXISTS lock_row (name TEXT PRIMARY KEY)"
+    INSERT: ClassVar = "INSERT INTO lock_row (name) VALUES (:key) ON CONFLICT DO NOTHING"
 
     info: ClassVar = LockInfo(
         name="postgres-row",
@@ -48,7 +49,7 @@ class PostgresRowLock(TransactionLock):
 
     def before_transaction(self) -> None:
         if not self._has_row:
-            self.session.execute("INSERT INTO lock_row (name) VALUES (:key) ON CONFLICT DO NOTHING", key=self.key)
+            self.session.execute(self.INSERT, key=self.key)
             self._has_row = True
 
     def take(self) -> None:

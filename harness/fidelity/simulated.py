@@ -12,6 +12,8 @@ from harness.sim.kernel import ScheduledCall
 from harness.sim.service import Conn, Handler, Service
 
 Call = tuple[Callable[..., None], tuple[Any, ...]]
+Timer = tuple[int, int, ScheduledCall]
+"""When it is due, ns; its number in the order of setting; and the call."""
 
 
 class SteppedHost:
@@ -25,7 +27,7 @@ class SteppedHost:
         self.paused = False
         self.connections: dict[SteppedConnection, None] = {}
         self._now = 0
-        self._timers: list[tuple[int, int, ScheduledCall]] = []
+        self._timers: list[Timer] = []
         self._numbers = count()
         self._waiting: list[Call] = []
         service.start(self, wiped=True)
@@ -51,9 +53,13 @@ class SteppedHost:
         """Run the timers of the next ``duration_ns`` of monotonic time. The wall clock stands still meanwhile."""
         end = self._now + duration_ns
         while self._timers and self._timers[0][0] <= end:
-            self._now, _, timer = heapq.heappop(self._timers)
+            self._now, _, timer = self.next_timer(self._timers)
             timer.fire()
         self._now = end
+
+    def next_timer(self, timers: list[Timer]) -> Timer:
+        """Take the timer that fires next from a heap that is not empty: of several due at once, the one set first."""
+        return heapq.heappop(timers)
 
     def deliver(self, fn: Callable[..., None], *args: Any) -> None:
         """Call the service now, or after the pause."""

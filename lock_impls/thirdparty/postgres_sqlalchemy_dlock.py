@@ -30,6 +30,14 @@ INTERVAL_S: Final = 0.1
 """Time between two tries of the library's ``acquire``."""
 
 
+def postgres_engine(endpoints: Endpoints) -> Engine:
+    """Return SQLAlchemy's engine for a PostgreSQL."""
+    (host, port), *_ = endpoints.addresses
+    account = endpoints.account
+    where = URL.create("postgresql+pg8000", account, account, host, port, account)
+    return create_engine(where, connect_args={"timeout": TIMEOUT_S, "ssl_context": False, "tcp_keepalive": False})
+
+
 class SqlalchemyDlockPostgres(SqlalchemyDlock):
     info: ClassVar = LockInfo(
         name="postgres-sqlalchemy-dlock",
@@ -53,10 +61,7 @@ class SqlalchemyDlockPostgres(SqlalchemyDlock):
 
     @staticmethod
     def engine(endpoints: Endpoints) -> Engine:
-        (host, port), *_ = endpoints.addresses
-        account = endpoints.account
-        where = URL.create("postgresql+pg8000", account, account, host, port, account)
-        return create_engine(where, connect_args={"timeout": TIMEOUT_S, "ssl_context": False, "tcp_keepalive": False})
+        return postgres_engine(endpoints)
 
     def wait(self, lock: PostgresqlSadLock, seconds: float) -> bool:
         return bool(lock.acquire(timeout=seconds, interval=INTERVAL_S))

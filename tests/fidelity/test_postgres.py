@@ -103,6 +103,28 @@ def test_waiters_of_one_version_of_a_row_have_turns(pair: PostgresPair) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("clause", ["", " ON CONFLICT DO NOTHING", " ON CONFLICT (k) DO UPDATE SET v = 9"])
+def test_insert_that_waits_for_a_unique_key_is_in_the_keys_before_it(clause: str, pair: PostgresPair) -> None:
+    """Session 1 waits for the end of the row with u = 'x', and others find its k; not so if both keys are asked."""
+    insert = "INSERT INTO t (k, v, u) VALUES ('e', {}, {})" + clause
+    answers = same(
+        pair, ("sql", 0, BEGIN), ("sql", 0, "DELETE FROM t WHERE k = 'a'"), ("sql", 1, insert.format(1, "'x'")),
+        ("sql", 2, insert.format(2, "NULL")), ("sql", 0, "COMMIT"), ("sql", 3, "SELECT v FROM t WHERE k = 'e'"),
+    )  # fmt: skip
+    assert answers[3] == ("INSERT 0 1; I" if "NOTHING" in clause else "waits")
+
+
+@pytest.mark.real
+def test_deadlock_of_two_unique_keys(pair: PostgresPair) -> None:
+    insert = "INSERT INTO t (k, u) VALUES ('{}', '{}')"
+    answers = same(
+        pair, ("sql", 0, BEGIN), ("sql", 1, BEGIN), ("sql", 0, insert.format("e", "p")),
+        ("sql", 1, insert.format("f", "q")), ("sql", 0, insert.format("g", "q")), ("sql", 1, insert.format("g", "r")),
+    )  # fmt: skip
+    assert answers[-1] == "ERROR 40P01 deadlock detected; E | session 0: INSERT 0 1; T"
+
+
+@pytest.mark.real
 def test_terminated_backend_rolls_back_and_frees_its_locks(pair: PostgresPair) -> None:
     assert same(
         pair, ("sql", 0, BEGIN), ("sql", 0, ADD), ("sql", 0, LOCK), ("sql", 1, LOCK), ("sql", 2, READ),
@@ -121,6 +143,17 @@ def test_canceled_statement_waits_no_longer(pair: PostgresPair) -> None:
         pair, ("sql", 0, LOCK), ("sql", 1, LOCK), ("cancel", 1), ("sql", 1, LOCK),
         ("sql", 0, "SELECT pg_cancel_backend({pid1})"),
     )[2::2] == [f"requested | {canceled}", f"(pg_cancel_backend:16); ['t']; SELECT 1; I | {canceled}"]  # fmt: skip
+
+
+@pytest.mark.real
+def test_wait_after_a_canceled_one_has_its_own_look_for_a_deadlock(pair: PostgresPair) -> None:
+    """Otherwise the comparison takes the report of the canceled wait for one of the next wait."""
+    for _ in range(5):
+        answers = same(
+            pair, ("sql", 0, LOCK), ("sql", 1, LOCK), ("cancel", 1), ("sql", 1, "SELECT pg_advisory_lock(2)"),
+            ("sql", 1, LOCK), ("sql", 0, "SELECT pg_advisory_lock(2)"),
+        )  # fmt: skip
+        assert answers[-1] == "ERROR 40P01 deadlock detected; I"
 
 
 @pytest.mark.real

@@ -39,7 +39,7 @@ class ExtendedQueries:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._prepared: dict[str, tuple[Sequence[str | None], ...]] = {}
+        self._prepared: dict[str, tuple[str, tuple[Sequence[str | None], ...]]] = {}
 
     def messages(self) -> tuple[Message, ...]:
         """Return messages up to and with a Sync."""
@@ -53,18 +53,20 @@ class ExtendedQueries:
         name, portal = rng.choice(_NAMES), rng.choice(("", "", "", "p"))
         found: list[Message] = []
         if not (name in self._prepared and rng.random() < 0.5):
-            text, self._prepared[name] = rng.choice(_STATEMENTS)
+            self._prepared[name] = rng.choice(_STATEMENTS)
             found += [("close", "S", name)] if name and rng.random() < 0.6 else []
-            found.append(("parse", name, text))
+            found.append(("parse", name, self._prepared[name][0]))
         if rng.random() < 0.3:
             found.append(("describe", "S", name))
         if rng.random() < 0.1:
             return found
-        values = tuple(rng.choice(choices) for choices in self._prepared[name])
+        text, parameters = self._prepared[name]
+        values = tuple(rng.choice(choices) for choices in parameters)
         found.append(("bind", portal, name, values, rng.choice((0, 0, 1))))
         if rng.random() < 0.5:
             found.append(("describe", "P", portal))
-        found.append(("execute", portal, rng.choice((0, 0, 0, 1))))
+        whole = "FOR UPDATE" in text or "RETURNING" in text  # see "Rows fetched in parts" in docs/fidelity.md
+        found.append(("execute", portal, 0 if whole else rng.choice((0, 0, 1))))
         if rng.random() < 0.2:
             found.append(rng.choice((("execute", portal, 0), ("close", "P", portal), ("describe", "P", "none"))))
         return found

@@ -110,9 +110,11 @@ class RealPlayer:
     def _send(self, number: int, data: bytes) -> None:
         if number not in self._sessions:
             self._sessions[number] = _Session(self._process.place.address)
+        session = self._sessions[number]
         self._waiting.add(number)
+        self._monitor.forget(session.reader.pid)
         with suppress(ConnectionError):  # the server has closed it
-            self._sessions[number].socket.sendall(data)
+            session.socket.sendall(data)
 
     def _take(self, number: int) -> str:
         """Return what a session got, "" if it waits."""

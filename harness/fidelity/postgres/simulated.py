@@ -1,17 +1,19 @@
 """Runs steps on the simulated server.
 
-Where the real server leaves open which of several sessions continues first, every order is a possible execution of the
-simulated one; :class:`OrderSearch` finds one that gives the real answers.
+Where the real server leaves open which of several sessions continues first, or which of several that began to wait
+together looks for a deadlock first, every order is a possible execution of the simulated one; :class:`OrderSearch`
+finds one that gives the real answers.
 """
 
 from __future__ import annotations
 
+import heapq
 import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from harness.fidelity.comparison import Step
-from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.fidelity.simulated import SteppedConnection, SteppedHost, Timer
 from harness.sim.servers.postgres.server import PostgresServer
 from harness.sim.servers.postgres.session import PgSession
 
@@ -25,11 +27,11 @@ _PASSED_NS: Final = 1_000_000_000
 _WALL_NS: Final = 1_700_000_000_000_000_000
 _PID: Final = re.compile(r"\{pid(\d+)\}")
 Choose = Callable[[int], int]
-"""Returns which of so many sessions continues."""
+"""Returns which of so many events comes next."""
 
 
 def first(count: int) -> int:  # noqa: ARG001
-    """Choose the session whose wait ended first, as the simulator does in runs."""
+    """Choose the event that the simulator has first in runs."""
     return 0
 
 
@@ -46,6 +48,21 @@ class _ChoosingServer(PostgresServer):
     def next_runnable(self) -> PgSession:
         self._runnable.rotate(-self._choose(len(self._runnable)))
         return super().next_runnable()
+
+
+class _ChoosingHost(SteppedHost):
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+        super().__init__(_ChoosingServer(choose), _WALL_NS)
+
+    def next_timer(self, timers: list[Timer]) -> Timer:
+        due = sorted(timer for timer in timers if timer[0] == timers[0][0] and timer[2].fn is not None)
+        if len(due) < 2:
+            return super().next_timer(timers)
+        chosen = due[self._choose(len(due))]
+        timers.remove(chosen)
+        heapq.heapify(timers)
+        return chosen
 
 
 class _Session:
@@ -73,7 +90,7 @@ class SimulatedPlayer:
         self.waiting: set[int] = set()
         """Sessions whose statements wait."""
         self._setup = setup
-        self._host = SteppedHost(_ChoosingServer(choose), _WALL_NS)
+        self._host = _ChoosingHost(choose)
         self._sessions: dict[int, _Session] = {}
         self._make_tables()
 
@@ -173,7 +190,8 @@ class SimulatedPlayer:
 class OrderSearch:
     """The executions of a sequence on the simulated server that give the answers of the real one so far.
 
-    They differ in the order in which sessions continue whose waits one event has ended (depth first search).
+    They differ in the order in which sessions continue whose waits one event has ended, and in that of timers which are
+    due at the same time (depth first search).
     """
 
     def __init__(self, setup: Sequence[str], steps: Sequence[Step]) -> None:

@@ -116,6 +116,9 @@ class SessionServer(Generic[S]):
         """Take the session that goes on next: the one whose wait ended first."""
         return self._runnable.popleft()
 
-    def schedule(self, session: S) -> None:
-        """Have the statement of a session resumed at the end of the present event."""
-        self._runnable.append(session)
+    def schedule(self, session: S, *, first: bool = False) -> None:
+        """Have the statement of a session resumed at the end of the present event, ``first`` or after the others."""
+        if first:
+            self._runnable.appendleft(session)
+        else:
+            self._runnable.append(session)

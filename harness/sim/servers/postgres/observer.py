@@ -1,8 +1,8 @@
 """Finds the holder of a lock in a simulated PostgreSQL, for observers, without changing or locking anything.
 
-A lock is recognised by its form: an advisory lock on ``hashtextextended(name, 0)``, or on the BLAKE2b hash of the name,
-as sqlalchemy-dlock has it; a committed row whose unique key is
-the lock's name, in a table that has the time of acquisition; or such a row without it that a transaction has locked.
+A lock is recognised by its form: an advisory lock on ``hashtextextended(name, 0)``, or on 64 bits of the BLAKE2b or
+SHA-1 hash of the name, as sqlalchemy-dlock and PALs have it; a committed row whose unique key is the lock's name, in a
+table that has the time of acquisition; or such a row without it that a transaction has locked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LockObserver:
 
     def look(self, name: str) -> ObservedHold | None:
         """Return the holder of the lock ``name``, None if it is free."""
-        for number in (hash_text_extended(name, 0), _blake2b(name)):
+        for number in (hash_text_extended(name, 0), *map(_number, (_blake2b(name), _sha1(name)))):
             for holder in self._server.locks.holders(advisory_tag((number,))):
                 return self._of_session(self._server.session_of(holder))
         for table in self._server.tables.values():
@@ -63,8 +63,17 @@ class LockObserver:
         return None if session is None else ObservedHold(f"process {session.number}", session.conn.peer)
 
 
-def _blake2b(name: str) -> int:
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little", signed=True)
+def _blake2b(name: str) -> bytes:
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()
+
+
+def _sha1(name: str) -> bytes:
+    return hashlib.sha1(name.encode(), usedforsecurity=False).digest()
+
+
+def _number(digest: bytes) -> int:
+    """Return the number of an advisory lock: the first 64 bits of a hash."""
+    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def _has_key(table: Table, values: Values, name: str) -> bool:

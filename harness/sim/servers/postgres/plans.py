@@ -128,21 +128,25 @@ def lock_row(
     The first session that waits for a version of the row has its turn next: the others queue for its "row" lock. One
     that has waited for a version which is out of date then waits for the writer of the next one without such a lock.
     """
-    trx = session.transaction()
+    trx, locks = session.transaction(), session.server.locks
     version = row.seen_version(trx, snapshot) or row.settled(trx)
     turn: Tag | None = None
     waited = False
-    while (blocker := row.blocker(trx)) is not None:
+    while True:
+        settled = row.settled(trx)
+        if settled is not version and turn is not None:
+            locks.release(session.holder, turn, "X", "transaction")
+            turn = None
+            yield from session.give_way()
+            continue
+        if (blocker := row.blocker(trx)) is None:
+            break
         _refuse_if_changed(trx, row, snapshot, reads=reads)
         if policy == "skip":
             return None
         if policy == "nowait":
             raise PgError(LOCK_NOT_AVAILABLE, f'could not obtain lock on row in relation "{table.name}"')
         waited = True
-        settled = row.settled(trx)
-        if settled is not version and turn is not None:
-            session.server.locks.release(session.holder, turn, "X", "transaction")
-            turn = None
         if settled is not version and blocker is row.newest().writer:
             yield from wait_for_end(session, blocker)
             continue
@@ -150,10 +154,10 @@ def lock_row(
         if turn is None and version is not None:
             turn = ("row", table.name, row.number, version.writer.number)
             yield from session.lock(turn, "X", "transaction")
-            continue
-        yield from wait_for_end(session, blocker)
+        else:
+            yield from wait_for_end(session, blocker)
     if turn is not None:
-        session.server.locks.release(session.holder, turn, "X", "transaction")
+        locks.release(session.holder, turn, "X", "transaction")
     if not row.versions:
         return False
     _refuse_if_changed(trx, row, snapshot, reads=reads)

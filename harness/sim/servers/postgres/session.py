@@ -140,7 +140,7 @@ class PgSession:
         self._wait = wait
         wait.on_end = lambda: self.server.schedule(self)
         if wait.ended is not None:
-            self.server.schedule(self)
+            self.server.schedule(self, first=True)
             return
         if wait.limit_ns is not None:
             self._start_timer("lock", wait.limit_ns, wait.end, WaitOutcome.TIMEOUT)
@@ -192,6 +192,13 @@ class PgSession:
             raise PgError(LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout")
         if outcome is WaitOutcome.DEADLOCK:
             raise PgError(DEADLOCK, "deadlock detected")
+        self.raise_if_interrupted()
+
+    def give_way(self) -> Generator[Wait, None, None]:
+        """Let other sessions go on where a real server may run them first. Here this one goes on first."""
+        wait = Wait(None)
+        wait.end(WaitOutcome.GRANTED)
+        yield wait
         self.raise_if_interrupted()
 
     def raise_if_interrupted(self) -> None:

@@ -38,10 +38,12 @@ class Transaction:
 
 @dataclass(slots=True, eq=False)
 class Version:
-    """One version of a row; ``values`` is None if the row is deleted."""
+    """One version of a row; ``values`` is None if the row is deleted. ``unindexed`` are the names of the unique keys in
+    which it is not entered yet, because its writer waits."""
 
     values: Values | None
     writer: Transaction
+    unindexed: set[str] = field(default_factory=set)
 
 
 class Row:
@@ -132,11 +134,19 @@ class Transactions:
             trx.snapshot = self.commits
         return trx.snapshot
 
-    def write(self, trx: Transaction, table: Table, row: Row, values: Values | None) -> None:
-        """Give a row a new version; ``values`` is None to delete it."""
-        row.versions.insert(0, Version(values, trx))
+    def write(self, trx: Transaction, table: Table, row: Row, values: Values | None) -> Version:
+        """Give a row a new version and return it; ``values`` is None to delete the row."""
+        version = Version(values, trx)
+        row.versions.insert(0, version)
         table.rows[row.number] = row
         trx.changed.append((table, row))
+        return version
+
+    def withdraw(self, trx: Transaction, table: Table, row: Row) -> None:
+        """Remove a row that the transaction has just inserted."""
+        row.versions.clear()
+        del table.rows[row.number]
+        trx.changed.remove((table, row))
 
     def end(self, trx: Transaction, *, commit: bool) -> None:
         """Make the changes of a transaction visible to later snapshots, or discard them."""

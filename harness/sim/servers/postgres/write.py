@@ -72,11 +72,34 @@ def _first_conflict(
             if row is own:
                 continue
             for version in row.versions:
-                if version.values is not None and [version.values[at] for at in columns] == wanted:
+                entered = version.values is not None and name not in version.unindexed
+                if entered and [version.values[at] for at in columns] == wanted:  # type: ignore[index]
                     return name, row
                 if version.writer.ended or version.writer is trx:  # older versions are of the past
                     break
     return None
+
+
+def _enter(
+    session: SessionInterface, table: Table, row: Row, values: Values, keys: list[Key], arbiters: list[Key]
+) -> Generator[Wait, None, bool]:
+    """Write a version of a row, then enter it into the unique keys in their order. While it waits for a decision about
+    one key, it is in those before. Returns False if a key of ON CONFLICT has been taken meanwhile, and nothing is done.
+
+    Raises PgError for a duplicate.
+    """
+    trx = session.transaction()
+    version = session.server.transactions.write(trx, table, row, values)
+    version.unindexed = {name for name, _ in keys}
+    for key in keys:
+        if key in arbiters:
+            if _first_conflict(trx, table, values, [key], row) is not None:
+                session.server.transactions.withdraw(trx, table, row)
+                return False
+        elif (yield from _conflict(session, table, values, [key], row)) is not None:
+            raise _duplicate(key[0])
+        version.unindexed.discard(key[0])
+    return True
 
 
 def _duplicate(name: str) -> PgError:
@@ -105,9 +128,7 @@ class Change:
             return c.row
         changed = self.changed(c)
         keys = [key for key in self.table.unique if any(changed[at] != c.row[at] for at in key[1])]
-        if (found := (yield from _conflict(session, self.table, changed, keys, row))) is not None:
-            raise _duplicate(found[0])
-        server.transactions.write(trx, self.table, row, changed)
+        yield from _enter(session, self.table, row, changed, keys, [])
         return changed
 
 
@@ -172,16 +193,15 @@ class Insert:
         return Outcome(f"INSERT 0 {count}", None if self.returning is None else returned)
 
     def _store(self, session: SessionInterface, c: Context, proposed: Values) -> Generator[Wait, None, Values | None]:
-        table = self.table
+        table, clause = self.table, self.on_conflict
+        arbiters = [] if clause is None else clause.keys
         while True:
-            found = yield from _conflict(session, table, proposed, table.unique, None)
-            if found is None:
-                session.server.transactions.write(session.transaction(), table, table.add(), proposed)
-                return proposed
-            name, row = found
-            clause = self.on_conflict
-            if clause is None or name not in {key for key, _ in clause.keys}:
-                raise _duplicate(name)
+            found = yield from _conflict(session, table, proposed, arbiters, None)
+            if found is None or clause is None:
+                if (yield from _enter(session, table, table.add(), proposed, table.unique, arbiters)):
+                    return proposed
+                continue
+            row = found[1]
             if clause.update is None:
                 self._check_visible(session, row)
                 return None
