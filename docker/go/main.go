@@ -69,7 +69,12 @@ const (
 	notHolder = refused("not the holder")
 )
 
-var openers = map[string]func(request) (locks, error){"go-etcd-mutex": openEtcd, "redsync": openRedsync}
+var openers = map[string]func(request) (locks, error){
+	"bsm-redislock":  openRedislock,
+	"consul-go-lock": openConsul,
+	"go-etcd-mutex":  openEtcd,
+	"redsync":        openRedsync,
+}
 
 func main() {
 	input, output := bufio.NewReader(os.Stdin), json.NewEncoder(os.Stdout)

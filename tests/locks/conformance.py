@@ -122,14 +122,16 @@ NO_EXPIRY = {
 ADMITS_HOLDER_AGAIN = {"kazoo-semaphore"}
 """Locks that let their own holder in again without counting; see test_zookeeper_locks.py."""
 
-SILENT_LATE_RELEASE = {"celery-redbeat", "redlock-py", "redlock-ng", "aioredlock", "dramatiq-mutex"}
+SILENT_LATE_RELEASE = {"celery-redbeat", "consul-go-lock", "redlock-py", "redlock-ng", "aioredlock", "dramatiq-mutex"}
 """Locks whose release does not report that the lock was lost."""
 
 NO_VALIDITY = {
     "aioredlock",
+    "bsm-redislock",
     "celery-once",
     "celery-redbeat",
     "celery-singleton",
+    "consul-go-lock",
     "coredis-lock",
     "django-redis-lock",
     "dramatiq-mutex",
