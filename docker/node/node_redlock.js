@@ -1,11 +1,10 @@
-// The npm library redlock, unmodified, on one ioredis client for each server. It waits for a busy lock by its own
+// The npm library redlock (major version 5) and its forks, unmodified, on one ioredis client for each server. It waits for a busy lock by its own
 // retries: acquire gets retryCount and retryDelay, as in its documentation. Release and extend keep its defaults.
 
-import Redlock from "redlock";
 import { Tally, connect, tallied } from "./servers.js";
 
 /** The library's default; the number of tries is computed from it and the waiting time. */
-const RETRY_DELAY_MS = 200;
+export const RETRY_DELAY_MS = 200;
 const MOST = 0.9;
 /** How long a call may take beyond its waiting time, because the library never settles some promises. */
 const PATIENCE_MS = 4000;
@@ -14,13 +13,19 @@ const UNANSWERED = "the library has not settled its promise";
 
 const KINDS = ["redis-independent", "redis-single"];
 
-/** Tally of an acquire: when it fails it sends the release script, and a released key does not count as set. */
-class AcquireTally extends Tally {
+/** Tally of an acquire, or of an extend of redlock 4: when it fails it sends the release script, and a released key does
+ * not count as set. */
+class TakenBackTally extends Tally {
   busy = false;
+  #ttl;
+
+  constructor(ttlMs) {
+    super();
+    this.#ttl = String(ttlMs);
+  }
 
   note(server, args, reply, lost) {
-    const [, , keyAndArguments] = args;
-    const takesBack = keyAndArguments.length === 2; // key and value; the other scripts also have the duration
+    const takesBack = args.at(-1) !== this.#ttl; // the release script alone does not end with the duration
     if (!takesBack) {
       super.note(server, args, reply, lost);
       this.busy ||= reply === 0;
@@ -32,25 +37,38 @@ class AcquireTally extends Tally {
 }
 
 export class NodeRedlock {
-  #redlock;
   #ttlMs;
   #quorum;
   #held = new Map();
 
-  constructor(servers, ttlMs) {
-    this.#redlock = new Redlock(servers);
+  /** `Redlock` is the class of the library. */
+  constructor(Redlock, servers, ttlMs) {
+    this.redlock = new Redlock(servers);
     this.#ttlMs = ttlMs;
     this.#quorum = Math.floor(servers.length / 2) + 1;
   }
 
-  static async open({ kind, addresses, ttl, options }) {
-    if (!KINDS.includes(kind)) throw new Error(`node-redlock runs on ${KINDS.join(" and ")}, got '${kind}'`);
+  static async open(Redlock, { lock, kind, addresses, ttl, options }) {
+    if (!KINDS.includes(kind)) throw new Error(`${lock} runs on ${KINDS.join(" and ")}, got '${kind}'`);
     const commandTimeoutMs = Math.round((options?.command_timeout ?? 1.5) * 1000);
-    return new NodeRedlock(await connect(addresses, commandTimeoutMs), Math.round(ttl * 1000));
+    return new this(Redlock, await connect(addresses, commandTimeoutMs), Math.round(ttl * 1000));
+  }
+
+  /** Starts as many tries as are given, one more than `retryCount`. */
+  tried(key, ttlMs, retryCount) {
+    return this.redlock.acquire([key], ttlMs, { retryCount, retryDelay: RETRY_DELAY_MS });
+  }
+
+  prolonged(lock, ttlMs) {
+    return lock.extend(ttlMs);
+  }
+
+  released(lock) {
+    return lock.release();
   }
 
   async acquire({ key, timeout }) {
-    const tally = new AcquireTally();
+    const tally = new TakenBackTally(this.#ttlMs);
     const asked = tallied(tally, () => this.#asked(key, timeout * 1000));
     try {
       const lock = await patiently(asked, timeout * 1000 + PATIENCE_MS);
@@ -67,7 +85,7 @@ export class NodeRedlock {
     const lock = this.#held.get(key);
     if (!lock) return { fail: "not held" };
     const tally = new Tally();
-    const failed = await this.#failure(tally, () => lock.release());
+    const failed = await this.#failure(tally, () => this.released(lock));
     // Each try is counted separately, and does not find what an earlier one deleted: together they may be a majority.
     const outcome = !failed || tally.done.size >= this.#quorum ? { ok: null } : failed;
     if (!outcome.info) this.#held.delete(key);
@@ -77,8 +95,8 @@ export class NodeRedlock {
   async extend({ key }) {
     const lock = this.#held.get(key);
     if (!lock) return { ok: false };
-    const prolong = async () => this.#held.set(key, await lock.extend(this.#ttlMs));
-    const failed = await this.#failure(new Tally(), prolong);
+    const prolong = async () => this.#held.set(key, await this.prolonged(lock, this.#ttlMs));
+    const failed = await this.#failure(new TakenBackTally(this.#ttlMs), prolong);
     return failed?.info ? failed : { ok: !failed };
   }
 
@@ -93,9 +111,8 @@ export class NodeRedlock {
     for (;;) {
       const left = Math.max(0, until - performance.now());
       const retryCount = left && Math.max(1, Math.floor((MOST * left) / RETRY_DELAY_MS));
-      const settings = { retryCount, retryDelay: RETRY_DELAY_MS };
       try {
-        return await this.#redlock.acquire([key], this.#ttlMs, settings);
+        return await this.tried(key, this.#ttlMs, retryCount);
       } catch (error) {
         if (performance.now() >= until) throw error;
       }
@@ -114,7 +131,7 @@ export class NodeRedlock {
 
   /** Releases the lock if this abandoned acquire still gets it. */
   #forget(asked) {
-    asked.then((lock) => lock.release()).catch(() => {});
+    asked.then((lock) => this.released(lock)).catch(() => {});
     return { info: UNANSWERED };
   }
 }

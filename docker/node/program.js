@@ -3,9 +3,20 @@
 
 import { createInterface } from "node:readline";
 import { NodeRedlock } from "./node_redlock.js";
+import { NodeRedlock4 } from "./node_redlock_v4.js";
 
-/** `open(request)` returns an object with a method for each op; every method returns {ok}, {fail} or {info}. */
-const LOCKS = { "node-redlock": NodeRedlock };
+/** Opens a lock: `open(request)` returns an object with a method for each op; every method returns {ok}, {fail} or
+ * {info}. */
+const LOCKS = {
+  "node-redlock": async (request) => {
+    const { default: Redlock } = await import("redlock");
+    return ("lockWithOptions" in Redlock.prototype ? NodeRedlock4 : NodeRedlock).open(Redlock, request);
+  },
+  "sesamecare-redlock": async (request) => {
+    const { Redlock } = await import("@sesamecare-oss/redlock");
+    return NodeRedlock.open(Redlock, request);
+  },
+};
 
 const OPS = new Set(["acquire", "release", "still_valid", "extend"]);
 
@@ -17,7 +28,7 @@ async function answer(request) {
   if (op === "open") {
     if (!Object.hasOwn(LOCKS, lock)) throw new Error(`unknown lock '${lock}', expected ${Object.keys(LOCKS)}`);
     if (opened) throw new Error("open comes once");
-    opened = await LOCKS[lock].open(request);
+    opened = await LOCKS[lock](request);
     return { ok: null };
   }
   if (!OPS.has(op)) throw new Error(`unknown op '${op}'`);

@@ -4,6 +4,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { Redis } from "ioredis";
 
 const CONNECT_MS = 2000;
+const SCRIPTS = new Set(["eval", "evalsha"]);
 
 /** Outcomes on all servers of one call of a lock's method, over all its tries. */
 export class Tally {
@@ -41,25 +42,21 @@ class Server extends Redis {
     this.on("error", () => {}); // it reconnects by itself, and requests report their own errors
   }
 
-  evalsha(...args) {
-    return this.#noted(args, super.evalsha(...args));
-  }
-
-  eval(...args) {
-    return this.#noted(args, super.eval(...args));
-  }
-
-  async #noted(args, answer) {
+  /** Libraries send scripts by eval and evalsha, or by commands that they define. A request that waits for a connection
+   * comes here once more, outside of the call. */
+  sendCommand(command, stream) {
     const tally = calls.getStore();
+    if (tally && SCRIPTS.has(command.name)) this.#note(tally, command);
+    return super.sendCommand(command, stream);
+  }
+
+  async #note(tally, command) {
     const before = this.losses;
-    const note = (reply) => tally?.note(this, args, reply, this.losses > before);
+    const note = (reply) => tally.note(this, command.args.map(String), reply, this.losses > before);
     try {
-      const reply = await answer;
-      note(reply);
-      return reply;
+      note(await command.promise);
     } catch (error) {
       if (error.name !== "ReplyError") note(null); // a ReplyError means that the server did nothing
-      throw error;
     }
   }
 }

@@ -26,6 +26,7 @@ REDSYNC = "github.com/go-redsync/redsync/v4"
         ("redsync", "go-redsync-redsync==4.12.1", REDSYNC),
         ("go-etcd-mutex", "etcd-client==3.5.9", "go.etcd.io/etcd/client/v3"),
         ("node-redlock", "redlock==5.0.0-beta.1", "redlock"),
+        ("sesamecare-redlock", "sesamecare-oss-redlock==1.3.1", "@sesamecare-oss/redlock"),
         ("redisson-lock", "redisson==3.17.0", "org.redisson:redisson"),
     ],
 )

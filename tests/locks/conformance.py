@@ -126,6 +126,7 @@ ADMITS_HOLDER_AGAIN = {"kazoo-semaphore"}
 
 SILENT_LATE_RELEASE = {
     "celery-redbeat",
+    "consul-go-lock",
     "redlock-py",
     "redlock-ng",
     "aioredlock",
@@ -137,9 +138,11 @@ SILENT_LATE_RELEASE = {
 
 NO_VALIDITY = {
     "aioredlock",
+    "bsm-redislock",
     "celery-once",
     "celery-redbeat",
     "celery-singleton",
+    "consul-go-lock",
     "coredis-lock",
     "django-redis-lock",
     "dramatiq-mutex",

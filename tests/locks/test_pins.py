@@ -17,7 +17,12 @@ from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
 
 MAVEN = {"m": "http://maven.apache.org/POM/4.0.0"}
-BESIDE = {"redsync": ["github.com/redis/go-redis/v9"], "node-redlock": ["ioredis"]}
+BESIDE = {
+    "bsm-redislock": ["github.com/redis/go-redis/v9"],
+    "node-redlock": ["ioredis"],
+    "redsync": ["github.com/redis/go-redis/v9"],
+    "sesamecare-redlock": ["ioredis"],
+}
 """Further libraries of a lock, whose version its docstring also states."""
 
 

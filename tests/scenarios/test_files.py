@@ -19,8 +19,9 @@ NAMES = catalogue.names()
 REFUSED = {
     "sim": {
         # Locks in other languages, Hazelcast, and features that the simulator does not have.
-        "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
-        "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
+        "consul-isolated.api", "etcd-pause.go", "hz-lock", "nrl-expired.bsm", "nrl-expired.node", "nrl-expired.release",
+        "nrl-expired.sesamecare", "nrl-extend-unlocks", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
+        "redsync-extend.go", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
         "rds-fenced-get.java", "rds-multilock.java", "rds-renew-outlives.java", "rds-renew-stops.java",
         "shedlock-skew.java", "shedlock-skew.stale-now.java", "shedlock-unlock-foreign.java",
         "shedlock-unlock-foreign.redis", "spring-jdbc-skew", "spring-unlock.java", "spring-unlock.unlink.java",

@@ -30,9 +30,12 @@ def libraries(runtime: str) -> Releases:
 
 
 def library_named(runtime: str, name: str) -> str:
-    """Return the library that a requirement's name means; raises UsageError if there is none, or more than one."""
+    """Return the library that a requirement's name means; raises UsageError if there is none, or more than one.
+
+    A library whose whole path has this name comes before those that end with it."""
     known = libraries(runtime)
     found = [library for library in known if canonicalize_name(name) in _names(library)]
+    found = [library for library in found if [*_names(library)][-1] == canonicalize_name(name)] or found
     if len(found) == 1:
         return found[0]
     if found:
