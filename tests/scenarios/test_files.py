@@ -18,9 +18,10 @@ NAMES = catalogue.names()
 
 REFUSED = {
     "sim": {
-        # Locks in other languages, Hazelcast, and features that the simulator does not have.
-        "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
-        "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
+        # Locks in other languages, Hazelcast, NATS, Galera, and features that the simulator does not have.
+        "etcd-pause.go", "fu-multi-primary", "getlock-multi-primary", "hz-lock", "nats-expiry-unseen",
+        "nats-power-loss", "natspy-dead-holder", "natspy-foreign-purge", "nrl-expired.node", "nrl-tie.split",
+        "rds-counts-twice", "rds-one-replica", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
     },
     "docker": {
         # Chubby exists only as a simulated server.
