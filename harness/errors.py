@@ -89,6 +89,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "hazelcast": "hazelcast",
     "kazoo": "zookeeper",
     "matplotlib": "plots",
+    "nats": "nats",
     "numba": "fast",
     "pymemcache": "memcached",
 }

@@ -18,7 +18,7 @@ from pymysql.constants import CR, ER
 from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from .polling import poll
 
-KINDS: Final = ("mysql-single", "mysql-replicated")
+KINDS: Final = ("mysql-single", "mysql-replicated", "mysql-galera")
 REQUIRES: Final = ("PyMySQL>=1.0",)
 TIMEOUT_S: Final = 1.0
 """A time-out that a typical user sets: by default PyMySQL waits for answers for ever."""

@@ -32,7 +32,7 @@ from . import client_program
 from .client_program import ClientJob
 
 CONNECTING: Final = frozenset(
-    {"redis", "kazoo", "pymysql", "pymemcache", "etcd3", "grpc", "google", "hazelcast", "pg8000", "consul"}
+    {"redis", "kazoo", "pymysql", "pymemcache", "etcd3", "grpc", "google", "hazelcast", "pg8000", "consul", "nats"}
 )
 """Libraries with which the harness itself opens connections. A client's own copy of one would not catch the errors that
 these connections raise."""

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import itertools
 import uuid
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 from harness.lock_impls.base import Endpoints, Grant
 from harness.lock_impls.mysql_client import KINDS, MysqlSession, StatementResult
+from harness.lock_impls.mysql_for_update import ForUpdateLock
 from harness.lock_impls.mysql_get_lock import LONGEST_WAIT_S, GetLock
+from harness.lock_impls.mysql_unique import UniqueLock
 from harness.lock_impls.origins import model_of
 
 # Two locks in one session.
@@ -122,8 +125,14 @@ class PooledAndResetGetLock(PooledGetLock):
 # Several servers, each with its own locks
 
 
+def _balanced(endpoints: Endpoints, table: str = "") -> Iterator[MysqlSession]:
+    """Return sessions on the servers in turn, as a load balancer in front of Galera gives them to a client."""
+    places = [Endpoints(endpoints.kind, (one,), account=endpoints.account) for one in endpoints.addresses]
+    return itertools.cycle([MysqlSession(place, table, patience=LONGEST_WAIT_S + 1.0) for place in places])
+
+
 class AnyPrimary(GetLock):
-    """getlock-multi-primary: each acquire goes to the next server, as a load balancer in front of Galera sends it."""
+    """getlock-multi-primary: each acquire goes to the next server."""
 
     origin: ClassVar = model_of(
         "GET_LOCK, which each node keeps for itself,",
@@ -131,12 +140,48 @@ class AnyPrimary(GetLock):
         "any release",
         "MDEV-30473; github/gh-ost#224",
     )
-    kinds = ("mysql-single",)
+    kinds = ("mysql-galera", "mysql-single")
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
         super().__init__(endpoints, key)
-        places = [Endpoints(endpoints.kind, (one,), account=endpoints.account) for one in endpoints.addresses]
-        self._next = itertools.cycle([MysqlSession(place, patience=LONGEST_WAIT_S + 1.0) for place in places])
+        self._next = _balanced(endpoints)
+
+    def acquire(self, timeout: float) -> Grant | None:
+        self.session = next(self._next)
+        return super().acquire(timeout)
+
+
+class AnyPrimaryForUpdate(ForUpdateLock):
+    """fu-multi-primary: each acquire goes to the next server. Row locks are the node's own, and a transaction that
+    writes nothing is not certified."""
+
+    origin: ClassVar = model_of(
+        "SELECT ... FOR UPDATE, whose row locks each node keeps for itself,",
+        "MariaDB Galera Cluster",
+        "any release",
+        "MariaDB's manual, 'MariaDB Galera Cluster - Known Limitations'",
+    )
+    kinds = ("mysql-galera",)
+
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, key)
+        self._next = _balanced(endpoints, self.TABLE)
+
+    def acquire(self, timeout: float) -> Grant | None:
+        self.session = next(self._next)
+        return super().acquire(timeout)
+
+
+class AnyPrimaryUnique(UniqueLock):
+    """fu-multi-primary, cured: a row is inserted and committed. If two nodes do that at the same time, Galera certifies
+    one of the transactions, and the other one fails with error 1213."""
+
+    origin: ClassVar = AnyPrimaryForUpdate.origin.fixed("the lock is a committed row, which Galera certifies")
+    kinds = ("mysql-galera",)
+
+    def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
+        super().__init__(endpoints, key, ttl)
+        self._next = _balanced(endpoints, self.TABLE)
 
     def acquire(self, timeout: float) -> Grant | None:
         self.session = next(self._next)

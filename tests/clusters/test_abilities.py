@@ -33,6 +33,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "redis-sentinel": frozenset({MEMORY, FAILOVER, PEERS}),
     "mysql-single": frozenset(),
     "mysql-replicated": frozenset({FAILOVER, PEERS}),
+    "mysql-galera": frozenset({PEERS}),
     "postgres": frozenset(),
     "postgres-pgbouncer": frozenset(),
     "memcached": frozenset({MEMORY}),
@@ -41,6 +42,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "consul": frozenset(),
     "kubernetes": frozenset(),
     "chubby": frozenset({ELECTIONS, PEERS}),
+    "nats": frozenset({ELECTIONS, PEERS}),
     "hazelcast": frozenset({ELECTIONS, PEERS}),
 }
 EVERYWHERE = frozenset(ABILITIES) - {MEMORY, FAILOVER, ELECTIONS, PEERS, DISKS, TAPS, CANCELS, INTERRUPTS}

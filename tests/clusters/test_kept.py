@@ -26,12 +26,14 @@ LOCKS = {
     "redis-sentinel": "redis-token",
     "mysql-single": "mysql-ttl",
     "mysql-replicated": "mysql-ttl",
+    "mysql-galera": "mysql-ttl",
     "memcached": "memcached-token",
     "postgres": "postgres-advisory",
     "postgres-pgbouncer": "postgres-advisory-xact",
     "zookeeper": "zookeeper-sequential",
     "etcd": "etcd-mutex",
     "consul": "consul-session",
+    "nats": "nats-kv",
     "hazelcast": "hazelcast-fenced",
 }
 KINDS = [pytest.param(kind, marks=pytest.mark.docker if kind == "redis-single" else pytest.mark.long) for kind in LOCKS]

@@ -78,6 +78,7 @@ NO_OWNER_CHECK = {
     "huey-lock-task",
     "celery-once",
     "celery-singleton",
+    "natspy-lock",
 }
 """Locks whose unlock is a plain DEL, which cannot tell whose key it was."""
 
@@ -103,6 +104,8 @@ NO_EXPIRY = {
     "tooz-memcached",
     "hazelcast-fenced",
     "consul-session",
+    "nats-kv-lock",
+    "natspy-lock",
     "zookeeper-ephemeral",
     "zookeeper-herd",
     "zookeeper-sequential",
@@ -168,6 +171,7 @@ EXTENDABLE = {
     "redis-py-asyncio-lock",
     "python-redis-lock",
     "pottery-redlock",
+    "nats-kv",
 }
 """Locks that can be extended, and can tell whether they are still held."""
 

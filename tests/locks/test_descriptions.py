@@ -35,6 +35,7 @@ LIBRARIES = (
     "pymysql",
     "pymemcache",
     "hazelcast",
+    "nats",
     "sqlalchemy",
     "pottery",
     "sherlock",

@@ -18,13 +18,15 @@ NAMES = catalogue.names()
 
 REFUSED = {
     "sim": {
-        # Locks in other languages, Hazelcast, and features that the simulator does not have.
-        "consul-isolated.api", "etcd-pause.go", "hz-lock", "nrl-expired.bsm", "nrl-expired.node", "nrl-expired.release",
-        "nrl-expired.sesamecare", "nrl-extend-unlocks", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
-        "redsync-extend.go", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
-        "rds-fenced-get.java", "rds-multilock.java", "rds-renew-outlives.java", "rds-renew-stops.java",
-        "shedlock-skew.java", "shedlock-skew.stale-now.java", "shedlock-unlock-foreign.java",
-        "shedlock-unlock-foreign.redis", "spring-jdbc-skew", "spring-unlock.java", "spring-unlock.unlink.java",
+        # Locks in other languages, services without a simulated server, and features that the simulator does not have.
+        "consul-isolated.api", "etcd-pause.go", "fu-multi-primary", "getlock-multi-primary", "hz-lock",
+        "nats-expiry-unseen", "nats-power-loss", "natspy-dead-holder", "natspy-foreign-purge",
+        "nrl-expired.bsm", "nrl-expired.node", "nrl-expired.release", "nrl-expired.sesamecare",
+        "nrl-extend-unlocks", "nrl-tie.split", "rds-counts-twice", "rds-fenced-get.java", "rds-multilock.java",
+        "rds-one-replica", "rds-renew-outlives.java", "rds-renew-stops.java", "redis-aof-1s",
+        "redsync-extend.go", "rpy-cancel-acquire", "rpy-token-tasks", "shedlock-skew.java",
+        "shedlock-skew.stale-now.java", "shedlock-unlock-foreign.java", "shedlock-unlock-foreign.redis",
+        "spring-jdbc-skew", "spring-unlock.java", "spring-unlock.unlink.java",
     },
     "docker": {
         # Chubby exists only as a simulated server.

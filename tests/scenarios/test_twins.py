@@ -1,4 +1,4 @@
-"""A scenario that runs software itself on containers has a quick twin on the simulator, which fails in the same way."""
+"""A scenario that runs on containers only has a quick twin on the simulator, which fails in the same way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ PAIRS: Final = [
     for name in catalogue.names()
     if (found := TWIN_OF.search(" ".join(catalogue.find(name).plan.about.split())))
 ]
-"""The scenario that runs the software, and its twin, whose text names it."""
+"""The scenario that runs the software, and its twin, which is a model, and whose text names it."""
+OTHER_KINDS: Final = ["getlock-multi-primary"]
+"""Scenarios on a service that only containers have. Their twin NAME.sim has the same lock on another kind."""
 
 
 def mechanism(name: str) -> Mechanism:
@@ -31,8 +33,8 @@ def mechanism(name: str) -> Mechanism:
 
 
 def calls(name: str) -> list[str]:
-    """Return the events of a mechanism without the faults, which may differ, without the keys, which are not observed on
-    every real server, and without the ends of leases, which may be shown by the keys."""
+    """Return the events of a mechanism without the faults, which may differ, without the keys, which are not observed
+    on every real server, and without the ends of leases, which the keys may show."""
     return [
         event
         for event in mechanism(name).order
@@ -66,9 +68,19 @@ def test_twin_is_expected_to_fail_in_the_same_way(real: str, twin: str) -> None:
     assert all(event in events for event in calls(real)), f"{calls(real)} is no part of {calls(twin)}"
 
 
+@pytest.mark.parametrize("name", OTHER_KINDS)
+def test_twins_on_other_kinds_differ_only_in_the_servers(name: str) -> None:
+    for real, twin in ((name, f"{name}.sim"), (f"{name}.safe", f"{name}.sim.safe")):
+        on_containers, simulated = catalogue.find(real).plan, catalogue.find(twin).plan
+        assert on_containers.lock == simulated.lock
+        assert on_containers.expect == simulated.expect, "the same checkers, and the same mechanism"
+        assert on_containers.faults == simulated.faults
+        assert on_containers.kind != simulated.kind
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)  # each release of a library has an image of its own
-@pytest.mark.parametrize(("real", "twin"), PAIRS)
+@pytest.mark.parametrize(("real", "twin"), [*PAIRS, *((name, f"{name}.sim") for name in OTHER_KINDS)])
 def test_both_fail_as_expected(real: str, twin: str, tmp_path: Path) -> None:
     for name, cluster in ((twin, "sim"), (real, "docker")):
         [case] = cases("full", cluster, [catalogue.find(name)])

@@ -1,4 +1,4 @@
-"""MySQL: one MariaDB, or a primary with a replica and a manager that promotes it."""
+"""MySQL: one MariaDB, a primary with a replica and a manager that promotes it, or a Galera cluster."""
 
 from __future__ import annotations
 
@@ -35,4 +35,11 @@ REPLICATED: Final = Kind(
     sim="harness.clusters.sim.services.mysql:ReplicatedMysqlServers",
     docker="harness.clusters.docker.services.mysql:ReplicatedMysqlServers",
     **_FAMILY,
+)
+GALERA: Final = Kind(
+    name="mysql-galera",
+    about="MariaDB nodes with Galera, each of them writable",
+    nodes=3,
+    docker="harness.clusters.docker.services.galera:GaleraServers",
+    **{**_FAMILY, "options": {name: _FAMILY["options"][name] for name in ("lock_wait_timeout", "wait_timeout")}},
 )

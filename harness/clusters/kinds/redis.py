@@ -39,7 +39,18 @@ def _size(name: str, value: Any, backend: str) -> int:
     return size
 
 
+RELEASES: Final = ("redis-6.2.14", "valkey-8.1.8", "valkey-9.1.2")
+"""Values of ``release``; without it, servers in containers are the Redis that Debian packages."""
+
+
+def _release(name: str, value: Any, backend: str) -> Any:
+    if backend == "sim":
+        raise UsageError("server_options: release needs real servers (--cluster docker): a simulated one is no release")
+    return one_of(*RELEASES)(name, value, backend)
+
+
 _OPTIONS: Final = {
+    "release": _release,
     "persistence": _persistence,
     "maxmemory": _size,
     "maxmemory_policy": one_of(*POLICIES),

@@ -23,7 +23,7 @@ from requests.exceptions import RequestException
 
 from harness.errors import EnvironmentLacking
 
-from . import base_image, golang, maven, wheelhouse
+from . import base_image, golang, maven, redis_releases, wheelhouse
 from .runtimes import PROGRAM, RUNTIMES
 from .tools import NO_RELEASES, Releases, last
 
@@ -37,7 +37,11 @@ LEFT_OUT: Final = frozenset({"target", "node_modules", PROGRAM})
 LEAVE_OUT: Final = "docker load it, check the name, or leave it out to have an image built from Debian's packages"
 JARS: Final = {"hazelcast": maven.HAZELCAST}
 """Maven artifacts of the servers that Debian does not package."""
-GO_PACKAGES: Final = {"consul": "github.com/hashicorp/consul", "kubernetes": "k8s.io/kubernetes/cmd/kube-apiserver"}
+GO_PACKAGES: Final = {
+    "consul": "github.com/hashicorp/consul",
+    "kubernetes": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "nats": "github.com/nats-io/nats-server/v2",
+}
 """Go packages of the servers that Debian does not package; the image's folder has a module that requires them."""
 LINKER_FLAGS: Final = {"kubernetes": "-s -w -X k8s.io/component-base/version.gitVersion=v1.33.4"}
 """A Go package that is not built by its own makefile does not know its release."""
@@ -85,6 +89,19 @@ class Images:
     def server(self, name: str) -> str:
         """Image of a family's servers, such as ``redis`` (Redis and Sentinel)."""
         return self._made(self.server_recipe(name))
+
+    def redis_release(self, release: str) -> str:
+        """Image of a release in :data:`.redis_releases.WHEELS`."""
+
+        def fill(context: Path) -> None:
+            self._progress(f"fetching {release}")
+            redis_releases.extract(release, context / "server")
+
+        inputs = {
+            **self._inputs(redis_releases.IMAGE, self._base),
+            "wheel": repr(redis_releases.WHEELS[release]).encode(),
+        }
+        return self._made(Recipe(redis_releases.IMAGE, self._base, inputs, fill))
 
     def client(self, requirements: Sequence[str] = (), runtime: str = "", releases: Releases = NO_RELEASES) -> str:
         """Return the image of clients, the resource and the helper: Python with this project.

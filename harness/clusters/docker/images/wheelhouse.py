@@ -34,7 +34,7 @@ ROOT: Final = Path(__file__).parents[4]
 
 LIBRARIES: Final = (
     "redis", "redlock-py", "msgspec", "PyMySQL", "pymemcache", "kazoo", "etcd3", "hazelcast-python-client", "pg8000",
-    "py-consul",
+    "py-consul", "nats-py",
 )  # fmt: skip
 """Distributions in every client container, whatever the lock, if they are installed here: so most locks share an image.
 
@@ -236,6 +236,13 @@ def _for_image(wheel: Path, folder: Path) -> None:
     wheel.unlink()
 
 
+def download(requirement: str, folder: Path) -> None:
+    """Download the published wheel of a requirement for the images' system into a folder."""
+    platforms = ("--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64")
+    target = ("--python-version", IMAGE_PYTHON, "--implementation", "cp", "--only-binary", ":all:", *platforms)
+    _pip("download", "--no-deps", "--dest", str(folder), *target, requirement)
+
+
 def _pip(*arguments: str) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     with tempfile.TemporaryDirectory() as elsewhere:  # pip must not mistake a folder named like a requirement for it
@@ -245,4 +252,4 @@ def _pip(*arguments: str) -> None:
     if "No module named pip" in done.stderr:
         raise EnvironmentLacking(f"this Python has no pip, which collects the wheels: {sys.executable} -m ensurepip")
     last = "\n".join([*done.stdout.splitlines(), *done.stderr.splitlines()][-10:])
-    raise EnvironmentLacking(f"cannot collect the wheels of the client image; pip {arguments[0]} says:\n{last}")
+    raise EnvironmentLacking(f"cannot collect the wheels of the image; pip {arguments[0]} says:\n{last}")

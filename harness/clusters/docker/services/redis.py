@@ -11,6 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from harness.clusters.base import ClusterEndpoints
+from harness.clusters.docker.images.images import Images
 from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers, RealServers, reading
 from harness.clusters.kinds.redis import (
@@ -33,6 +34,10 @@ exec "$@" /data/conf $FLAGS
 
 class RedisServers(RealServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
+
+    def image(self, images: Images, host: str) -> str:
+        release = self.options.get("release")
+        return images.redis_release(release) if release else super().image(images, host)
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         return self._command(self._server(host))
@@ -108,6 +113,8 @@ class RedisServers(RealServers):
     def version(self) -> str:
         """Name and version that the first server reports."""
         response: Any = self._ask("n1", lambda client: client.info("server"))
+        if response and response.get("server_name") == "valkey":  # its redis_version is the one it is compatible with
+            return f"valkey {response['valkey_version']}"
         return f"redis {response['redis_version']}" if response else ""
 
 
