@@ -5,6 +5,7 @@ declare(strict_types=1);
 
 const CONNECT_S = 1.5;
 const READ_S = 1.5;
+const MEMCACHED_ANSWER_MS = 1000; // libmemcached's own is five seconds, and a release sends several requests
 
 /** It connects when it is first needed, and again after the connection was lost, as a lazy connection of Symfony does. */
 final class RecordedRedis extends Redis
@@ -88,9 +89,15 @@ final class RecordedMemcached extends Memcached
 
     private Record $record;
 
-    public function recordIn(Record $record): void
+    public static function connectedTo(string $host, int $port, Record $record): self
     {
-        $this->record = $record;
+        $client = new self();
+        $client->record = $record;
+        $client->setOption(self::OPT_CONNECT_TIMEOUT, MEMCACHED_ANSWER_MS);
+        $client->setOption(self::OPT_POLL_TIMEOUT, MEMCACHED_ANSWER_MS);
+        $client->addServer($host, $port);
+
+        return $client;
     }
 
     public function add($key, $value, $expiration = 0): bool

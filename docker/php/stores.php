@@ -20,6 +20,8 @@ final class Stores
     private const UNANSWERED = '/gone away|lost connection|closed the connection|could not receive|timed out|no connection/i';
 
     private readonly float|int $initialTtl;
+    /** @var PDO[] PostgreSQL's connections, with the option keep_connections: their object's hash is not used again */
+    private array $kept = [];
 
     public function __construct(private readonly array $request, public readonly Record $record)
     {
@@ -77,11 +79,9 @@ final class Stores
 
     private function memcached(): MemcachedStore
     {
-        $client = new RecordedMemcached();
-        $client->recordIn($this->record);
-        $client->addServer(...$this->request['addresses'][0]);
+        [$host, $port] = $this->request['addresses'][0];
 
-        return new MemcachedStore($client, (int) $this->initialTtl);
+        return new MemcachedStore(RecordedMemcached::connectedTo($host, $port, $this->record), (int) $this->initialTtl);
     }
 
     private function table(): PdoStore
@@ -110,11 +110,13 @@ final class Stores
         [$host, $port] = $this->request['addresses'][0];
         $keepalives = 'keepalives_idle=1;keepalives_interval=1;keepalives_count=2';
 
-        return self::connected(
-            "pgsql:host=$host;port=$port;dbname=$account;connect_timeout=2;tcp_user_timeout=2000;$keepalives",
-            $account,
-            [PDO::ATTR_TIMEOUT => ANSWER_S]
-        );
+        $source = "pgsql:host=$host;port=$port;dbname=$account;connect_timeout=2;tcp_user_timeout=2000;$keepalives";
+        $connection = self::connected($source, $account, [PDO::ATTR_TIMEOUT => ANSWER_S]);
+        if ($this->request['options']['keep_connections'] ?? false) {
+            $this->kept[] = $connection;
+        }
+
+        return $connection;
     }
 
     private static function connected(string $source, string $account, array $options): PDO

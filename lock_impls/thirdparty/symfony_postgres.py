@@ -11,7 +11,8 @@ connection.
 
 The program waits by repeating ``acquire()``: PDO has no time-out for a blocking ``pg_advisory_lock``, nor for any other
 answer of a server that is paused; it notices only that packets are lost (``tcp_user_timeout``). After an error it
-connects anew, as PDO does not.
+connects anew, as PDO does not. Option: ``keep_connections`` keeps the objects of broken connections, so that no new one
+gets their hash.
 Source: Store/PostgreSqlStore.php.
 
 Safe for: cutting duplicate work. The lock ends with the session, which the holder learns only when it asks.
@@ -37,6 +38,7 @@ class SymfonyPostgres(Checks):
         source=f"{SYMFONY}, Store/PostgreSqlStore.php",
         safety="F?",
         kinds=("postgres",),
+        options={"keep_connections": False},
         on_death="the server, when it notices that the connection is gone",
         outage="the lock is lost with its server; unavailable until the server is back",
         language=LANGUAGE,
