@@ -1,4 +1,4 @@
-"""What the locks of PHP libraries share (``docker/php``): the command of their program, and their description's texts."""
+"""What the locks of PHP libraries share (``docker/php``): their program's command, and texts of their descriptions."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""malkusch/lock's ``PHPRedisMutex`` (PHP), an implementation of Redlock, unmodified; tested with malkusch/lock 2.2.1 and
-phpredis 5.3.7 on PHP 8.2.
+"""malkusch/lock's ``PHPRedisMutex`` (PHP), an implementation of Redlock, unmodified; tested with malkusch/lock 2.2.1
+and phpredis 5.3.7 on PHP 8.2.
 
 Its README promises "a distributed mutex" that "works on a majority of servers", and that if "the code block is executed
 outside of the lock", an exception says so afterwards.

@@ -59,9 +59,7 @@ class SymfonyPdo(Checks, Extends):
             Failure(
                 "ttl-pause-write", "the holder is paused for longer than the ttl", f"{_RUN} --nemesis client-pause"
             ),
-            Failure(
-                "sfy-whole-seconds", "the lease ends up to a second early", f"{_RUN} --nemesis none --hold 1500ms"
-            ),
+            Failure("sfy-whole-seconds", "the lease ends up to a second early", f"{_RUN} --nemesis none --hold 1500ms"),
             Failure("ttl-overrun", "the work takes longer than the ttl", f"{_RUN} --hold 4s"),
         ),
     )
