@@ -19,8 +19,9 @@ NAMES = catalogue.names()
 REFUSED = {
     "sim": {
         # Locks in other languages, Hazelcast, and features that the simulator does not have.
-        "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
-        "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
+        "etcd-pause.go", "hz-lock", "mlk-late-grant", "nrl-expired.node", "nrl-tie.split", "rds-counts-twice",
+        "rds-one-replica", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks", "sfy-initial-ttl",
+        "sfy-stale-table", "sfy-whole-seconds", "sfy-whole-seconds.memcached",
     },
     "docker": {
         # Chubby exists only as a simulated server.
