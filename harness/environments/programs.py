@@ -34,8 +34,10 @@ def published_releases(lock: str, package: str) -> tuple[Release, ...]:
     releases` does for one of Python. Raises UsageError for an unknown library, EnvironmentLacking if the tool that
     builds the program cannot list them."""
     runtime = program_runtime(lock)
+    library, listed = library_named(runtime, package), RUNTIMES[runtime].listed
+    assert listed is not None, "a runtime whose libraries can be named can list them"
     found: dict[Version, Release] = {}
-    for text in RUNTIMES[runtime].listed(library_named(runtime, package)):
+    for text in listed(library):
         try:
             version = Version(text)
         except InvalidVersion:  # it cannot be required either

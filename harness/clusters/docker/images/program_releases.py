@@ -25,8 +25,14 @@ _EXACT: Final = ("==", "===")
 
 
 def libraries(runtime: str) -> Releases:
-    """Return the libraries of a runtime's lock program with the versions that it is built with by default."""
-    return RUNTIMES[runtime].libraries(context_folder(runtime))
+    """Return the libraries of a runtime's lock program with the versions that it is built with by default; raises
+    UsageError if there is one release only."""
+    read = RUNTIMES[runtime].libraries
+    if read is None:
+        raise UsageError(
+            f"the libraries of the lock programs in {runtime} are Debian's packages: no release can be named"
+        )
+    return read(context_folder(runtime))
 
 
 def library_named(runtime: str, name: str) -> str:
