@@ -23,7 +23,7 @@ Source: tools/leaderelection/leaderelection.go, resourcelock/leaselock.go.
 
 Safe for: correctness, if the resource refuses a number below the highest it has seen.
 
-Known failures: k8s-release-foreign and k8s-deposed (docs/findings.md), k8s-fraction (``whole_seconds=false``),
+Known failures: k8s-release-foreign and k8s-partition.release (docs/findings.md; both need ReleaseOnCancel),
 k8s-lease-rate (by its documentation), ttl-pause-write.
 """
 

@@ -25,7 +25,7 @@ it is never installed beside them.
 
 Safe for: work that two leaders may do at the same time. It has no fencing token: the library does not count leaders.
 
-Known failures: k8s-clock-jump, k8s-lease-rate, k8s-partition (docs/findings.md), ttl-pause-write.
+Known failures: k8s-partition and k8s-clock-jump (docs/findings.md), ttl-pause-write.
 """
 
 from __future__ import annotations
@@ -182,11 +182,6 @@ class KubernetesLeader:
         outage="nobody leads while the API server is down: the first error ends the election",
         overtime=4.0,  # whole seconds, and the pause of a candidate between two tries
         failures=(
-            Failure(
-                "k8s-clock-jump",
-                "a candidate's clock jumps by more than the lease, and it takes over from a leader that renews",
-                f"{_RUN} --nemesis clock-jump",
-            ),
             Failure(
                 "k8s-partition",
                 "a leader that is cut off waits for its request's answer for ever, and leads on",
