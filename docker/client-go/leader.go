@@ -21,13 +21,12 @@ const (
 	oneTry = time.Second
 )
 
-// leaders has an identity for all keys of a client, as a process of the user's has.
+// leaders runs an elector with an identity of its own for each acquire, as a process that is started again after each
+// leadership does.
 type leaders struct {
 	config   rest.Config
-	identity string
 	options  leaderOptions
 	duration time.Duration
-	leases   map[string]*lease
 	led      map[string]*leadership
 }
 
@@ -38,17 +37,19 @@ type leaderOptions struct {
 
 // leadership is one run of an elector.
 type leadership struct {
+	lease   *lease
 	leading context.Context // the one of OnStartedLeading
 	cancel  context.CancelFunc
 	ended   chan struct{}
 }
 
 func openLeader(asked request) (locks, error) {
-	var options leaderOptions
-	if err := json.Unmarshal(asked.Options, &options); err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+	options := leaderOptions{WholeSeconds: true, ReleaseOnCancel: true}
+	if len(asked.Options) > 0 {
+		if err := json.Unmarshal(asked.Options, &options); err != nil {
+			return nil, fmt.Errorf("options: %w", err)
+		}
 	}
-	host, _ := os.Hostname()
 	duration := seconds(asked.TTL)
 	if options.WholeSeconds {
 		duration = seconds(math.Ceil(asked.TTL))
@@ -59,10 +60,8 @@ func openLeader(asked request) (locks, error) {
 			BearerToken:     asked.Account,
 			TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // the server signs its certificate itself
 		},
-		identity: host + "_" + string(uuid.NewUUID()),
 		options:  options,
 		duration: duration,
-		leases:   map[string]*lease{},
 		led:      map[string]*leadership{},
 	}, nil
 }
@@ -74,9 +73,8 @@ func (l *leaders) acquire(key string, timeout time.Duration) (grant, error) {
 	}
 	lease, err := l.lease(key)
 	if err != nil {
-		return grant{}, refused(err.Error())
+		return grant{}, err
 	}
-	lease.begin()
 	begun, started, err := l.campaign(lease)
 	if err != nil {
 		return grant{}, err
@@ -113,7 +111,7 @@ func (l *leaders) campaign(lease *lease) (*leadership, <-chan context.Context, e
 		cancel()
 		return nil, nil, err
 	}
-	begun := &leadership{cancel: cancel, ended: make(chan struct{})}
+	begun := &leadership{lease: lease, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(begun.ended)
 		elector.Run(ctx)
@@ -124,18 +122,15 @@ func (l *leaders) campaign(lease *lease) (*leadership, <-chan context.Context, e
 func (l *leaders) renewDeadline() time.Duration { return l.duration * 10 / 15 }
 
 func (l *leaders) lease(key string) (*lease, error) {
-	if known, found := l.leases[key]; found {
-		return known, nil
-	}
-	lock, err := resourcelock.NewFromKubeconfig(
-		resourcelock.LeasesResourceLock, namespace, key, resourcelock.ResourceLockConfig{Identity: l.identity},
-		&l.config, l.renewDeadline(),
-	)
+	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	l.leases[key] = &lease{Interface: lock}
-	return l.leases[key], nil
+	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
+	lock, err := resourcelock.NewFromKubeconfig(
+		resourcelock.LeasesResourceLock, namespace, key, identity, &l.config, l.renewDeadline(),
+	)
+	return &lease{Interface: lock, released: errNoRelease}, err
 }
 
 func (l *leaders) release(key string) error {
@@ -149,7 +144,7 @@ func (l *leaders) release(key string) error {
 	if !l.options.ReleaseOnCancel && !lost {
 		return nil // it renews no more; others wait until the lease is over
 	}
-	err := l.leases[key].gaveUp()
+	err := led.lease.gaveUp()
 	switch {
 	case lost:
 		return notHolder

@@ -28,12 +28,6 @@ type lease struct {
 
 var errNoRelease = errors.New("the elector did not give the lease up")
 
-func (l *lease) begin() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.taken, l.unclear, l.won, l.released, l.last = false, false, false, errNoRelease, nil
-}
-
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	l.mu.Lock()
