@@ -21,13 +21,20 @@ const (
 	oneTry = time.Second
 )
 
-// leaders runs an elector with an identity of its own for each acquire, as a process that is started again after each
-// leadership does.
+// leaders runs an elector with an identity of its own for each leadership, as a process that is started again does.
 type leaders struct {
 	config   rest.Config
 	options  leaderOptions
 	duration time.Duration
 	led      map[string]*leadership
+	waiting  map[string]*candidate
+}
+
+// candidate is an elector that has not led yet. It is kept between two acquires, since what it has seen of the Lease counts.
+type candidate struct {
+	lease   *lease
+	elector *leaderelection.LeaderElector
+	started chan context.Context
 }
 
 type leaderOptions struct {
@@ -63,6 +70,7 @@ func openLeader(asked request) (locks, error) {
 		options:  options,
 		duration: duration,
 		led:      map[string]*leadership{},
+		waiting:  map[string]*candidate{},
 	}, nil
 }
 
@@ -71,31 +79,49 @@ func (l *leaders) acquire(key string, timeout time.Duration) (grant, error) {
 		led.stop() // its leadership was lost, or it would have been released
 		delete(l.led, key)
 	}
-	lease, err := l.lease(key)
+	one, err := l.candidate(key)
 	if err != nil {
 		return grant{}, err
 	}
-	begun, started, err := l.campaign(lease)
-	if err != nil {
-		return grant{}, err
-	}
+	begun := one.run()
 	select {
-	case begun.leading = <-started:
+	case begun.leading = <-one.started:
 	case <-time.After(max(timeout, oneTry)):
 		begun.stop()
-		return grant{}, lease.notLed()
+		return grant{}, l.notLed(key, one)
 	case <-begun.ended:
-		return grant{}, lease.notLed()
+		return grant{}, l.notLed(key, one)
 	}
 	l.led[key] = begun
-	return lease.grant(l.duration.Truncate(time.Second)), nil // the Lease has whole seconds
+	return one.lease.grant(l.duration.Truncate(time.Second)), nil // the Lease has whole seconds
 }
 
-// campaign starts an elector as client-go's example does, with the proportions of its default times: 15, 10 and 2 s.
-func (l *leaders) campaign(lease *lease) (*leadership, <-chan context.Context, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	started := make(chan context.Context, 1)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+// notLed keeps the candidate for the next acquire, unless the Lease has named it or may name it.
+func (l *leaders) notLed(key string, one *candidate) error {
+	err := one.lease.notLed()
+	if _, unclear := err.(doubtful); !unclear && !one.lease.won {
+		l.waiting[key] = one
+	}
+	return err
+}
+
+func (l *leaders) candidate(key string) (*candidate, error) {
+	if kept, found := l.waiting[key]; found {
+		delete(l.waiting, key)
+		kept.lease.begin()
+		return kept, nil
+	}
+	return l.newCandidate(key)
+}
+
+// newCandidate makes an elector as client-go's example does, with the proportions of its default times: 15, 10 and 2 s.
+func (l *leaders) newCandidate(key string) (*candidate, error) {
+	lease, err := l.lease(key)
+	if err != nil {
+		return nil, err
+	}
+	one := &candidate{lease: lease, started: make(chan context.Context, 1)}
+	one.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lease,
 		LeaseDuration:   l.duration,
 		RenewDeadline:   l.renewDeadline(),
@@ -103,20 +129,21 @@ func (l *leaders) campaign(lease *lease) (*leadership, <-chan context.Context, e
 		ReleaseOnCancel: l.options.ReleaseOnCancel,
 		Name:            lease.Describe(),
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) { started <- leading },
+			OnStartedLeading: func(leading context.Context) { one.started <- leading },
 			OnStoppedLeading: func() {},
 		},
 	})
-	if err != nil {
-		cancel()
-		return nil, nil, err
-	}
-	begun := &leadership{lease: lease, cancel: cancel, ended: make(chan struct{})}
+	return one, err
+}
+
+func (c *candidate) run() *leadership {
+	ctx, cancel := context.WithCancel(context.Background())
+	begun := &leadership{lease: c.lease, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(begun.ended)
-		elector.Run(ctx)
+		c.elector.Run(ctx)
 	}()
-	return begun, started, nil
+	return begun
 }
 
 func (l *leaders) renewDeadline() time.Duration { return l.duration * 10 / 15 }

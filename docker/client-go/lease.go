@@ -28,6 +28,13 @@ type lease struct {
 
 var errNoRelease = errors.New("the elector did not give the lease up")
 
+// begin forgets the outcomes of earlier tries.
+func (l *lease) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.taken, l.last = false, nil
+}
+
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	l.mu.Lock()
