@@ -21,14 +21,20 @@ const (
 	oneTry = time.Second
 )
 
-// leaders has an identity for all keys of a client, as a process of the user's has.
+// leaders runs an elector with an identity of its own for each leadership, as a process that is started again does.
 type leaders struct {
 	config   rest.Config
-	identity string
 	options  leaderOptions
 	duration time.Duration
-	leases   map[string]*lease
 	led      map[string]*leadership
+	waiting  map[string]*candidate
+}
+
+// candidate is an elector that has not led yet. It is kept between two acquires, since what it has seen of the Lease counts.
+type candidate struct {
+	lease   *lease
+	elector *leaderelection.LeaderElector
+	started chan context.Context
 }
 
 type leaderOptions struct {
@@ -38,17 +44,19 @@ type leaderOptions struct {
 
 // leadership is one run of an elector.
 type leadership struct {
+	lease   *lease
 	leading context.Context // the one of OnStartedLeading
 	cancel  context.CancelFunc
 	ended   chan struct{}
 }
 
 func openLeader(asked request) (locks, error) {
-	var options leaderOptions
-	if err := json.Unmarshal(asked.Options, &options); err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+	options := leaderOptions{WholeSeconds: true, ReleaseOnCancel: true}
+	if len(asked.Options) > 0 {
+		if err := json.Unmarshal(asked.Options, &options); err != nil {
+			return nil, fmt.Errorf("options: %w", err)
+		}
 	}
-	host, _ := os.Hostname()
 	duration := seconds(asked.TTL)
 	if options.WholeSeconds {
 		duration = seconds(math.Ceil(asked.TTL))
@@ -59,11 +67,10 @@ func openLeader(asked request) (locks, error) {
 			BearerToken:     asked.Account,
 			TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // the server signs its certificate itself
 		},
-		identity: host + "_" + string(uuid.NewUUID()),
 		options:  options,
 		duration: duration,
-		leases:   map[string]*lease{},
 		led:      map[string]*leadership{},
+		waiting:  map[string]*candidate{},
 	}, nil
 }
 
@@ -72,32 +79,49 @@ func (l *leaders) acquire(key string, timeout time.Duration) (grant, error) {
 		led.stop() // its leadership was lost, or it would have been released
 		delete(l.led, key)
 	}
-	lease, err := l.lease(key)
-	if err != nil {
-		return grant{}, refused(err.Error())
-	}
-	lease.begin()
-	begun, started, err := l.campaign(lease)
+	one, err := l.candidate(key)
 	if err != nil {
 		return grant{}, err
 	}
+	begun := one.run()
 	select {
-	case begun.leading = <-started:
+	case begun.leading = <-one.started:
 	case <-time.After(max(timeout, oneTry)):
 		begun.stop()
-		return grant{}, lease.notLed()
+		return grant{}, l.notLed(key, one)
 	case <-begun.ended:
-		return grant{}, lease.notLed()
+		return grant{}, l.notLed(key, one)
 	}
 	l.led[key] = begun
-	return lease.grant(l.duration.Truncate(time.Second)), nil // the Lease has whole seconds
+	return one.lease.grant(l.duration.Truncate(time.Second)), nil // the Lease has whole seconds
 }
 
-// campaign starts an elector as client-go's example does, with the proportions of its default times: 15, 10 and 2 s.
-func (l *leaders) campaign(lease *lease) (*leadership, <-chan context.Context, error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	started := make(chan context.Context, 1)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+// notLed keeps the candidate for the next acquire, unless the Lease has named it or may name it.
+func (l *leaders) notLed(key string, one *candidate) error {
+	err := one.lease.notLed()
+	if _, unclear := err.(doubtful); !unclear && !one.lease.won {
+		l.waiting[key] = one
+	}
+	return err
+}
+
+func (l *leaders) candidate(key string) (*candidate, error) {
+	if kept, found := l.waiting[key]; found {
+		delete(l.waiting, key)
+		kept.lease.begin()
+		return kept, nil
+	}
+	return l.newCandidate(key)
+}
+
+// newCandidate makes an elector as client-go's example does, with the proportions of its default times: 15, 10 and 2 s.
+func (l *leaders) newCandidate(key string) (*candidate, error) {
+	lease, err := l.lease(key)
+	if err != nil {
+		return nil, err
+	}
+	one := &candidate{lease: lease, started: make(chan context.Context, 1)}
+	one.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock:            lease,
 		LeaseDuration:   l.duration,
 		RenewDeadline:   l.renewDeadline(),
@@ -105,37 +129,35 @@ func (l *leaders) campaign(lease *lease) (*leadership, <-chan context.Context, e
 		ReleaseOnCancel: l.options.ReleaseOnCancel,
 		Name:            lease.Describe(),
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(leading context.Context) { started <- leading },
+			OnStartedLeading: func(leading context.Context) { one.started <- leading },
 			OnStoppedLeading: func() {},
 		},
 	})
-	if err != nil {
-		cancel()
-		return nil, nil, err
-	}
-	begun := &leadership{cancel: cancel, ended: make(chan struct{})}
+	return one, err
+}
+
+func (c *candidate) run() *leadership {
+	ctx, cancel := context.WithCancel(context.Background())
+	begun := &leadership{lease: c.lease, cancel: cancel, ended: make(chan struct{})}
 	go func() {
 		defer close(begun.ended)
-		elector.Run(ctx)
+		c.elector.Run(ctx)
 	}()
-	return begun, started, nil
+	return begun
 }
 
 func (l *leaders) renewDeadline() time.Duration { return l.duration * 10 / 15 }
 
 func (l *leaders) lease(key string) (*lease, error) {
-	if known, found := l.leases[key]; found {
-		return known, nil
-	}
-	lock, err := resourcelock.NewFromKubeconfig(
-		resourcelock.LeasesResourceLock, namespace, key, resourcelock.ResourceLockConfig{Identity: l.identity},
-		&l.config, l.renewDeadline(),
-	)
+	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	l.leases[key] = &lease{Interface: lock}
-	return l.leases[key], nil
+	identity := resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}
+	lock, err := resourcelock.NewFromKubeconfig(
+		resourcelock.LeasesResourceLock, namespace, key, identity, &l.config, l.renewDeadline(),
+	)
+	return &lease{Interface: lock, released: errNoRelease}, err
 }
 
 func (l *leaders) release(key string) error {
@@ -149,7 +171,7 @@ func (l *leaders) release(key string) error {
 	if !l.options.ReleaseOnCancel && !lost {
 		return nil // it renews no more; others wait until the lease is over
 	}
-	err := l.leases[key].gaveUp()
+	err := led.lease.gaveUp()
 	switch {
 	case lost:
 		return notHolder

@@ -28,10 +28,11 @@ type lease struct {
 
 var errNoRelease = errors.New("the elector did not give the lease up")
 
+// begin forgets the outcomes of earlier tries.
 func (l *lease) begin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.taken, l.unclear, l.won, l.released, l.last = false, false, false, errNoRelease, nil
+	l.taken, l.last = false, nil
 }
 
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {

@@ -11,4 +11,5 @@ key=/etc/kubernetes/service-account.key
 exec kube-apiserver --etcd-servers http://127.0.0.1:2379 --token-auth-file /etc/kubernetes/tokens.csv \
     --authorization-mode RBAC --service-account-issuer https://kubernetes.default.svc \
     --service-account-key-file "$key" --service-account-signing-key-file "$key" \
-    --service-cluster-ip-range 10.96.0.0/16 --disable-admission-plugins ServiceAccount --cert-dir /data/certificates "$@"
+    --service-cluster-ip-range 10.96.0.0/16 --disable-admission-plugins ServiceAccount \
+    --tls-cert-file /etc/kubernetes/server.crt --tls-private-key-file /etc/kubernetes/server.key "$@"

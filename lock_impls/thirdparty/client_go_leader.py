@@ -12,10 +12,10 @@ client-go's defaults: 15, 10 and 2 s. ReleaseOnCancel is on; with ``release_on_c
 renewals only, and the next leader waits until the lease is over. ``valid_for`` is LeaseDuration from the write that
 made the client the leader; a leader prolongs it by renewals every RetryPeriod.
 
-``docker/client-go/leader.go`` calls it as client-go's example does: an elector for each acquire, ``Run`` in a
-goroutine, an identity for the whole process. :meth:`still_valid` is "the context of OnStartedLeading is not cancelled",
-which is what a leader's work looks at. The fence is the record's LeaderTransitions, which client-go counts and nobody
-checks.
+``docker/client-go/leader.go`` calls it as client-go's example does: an elector with an identity of its own for each
+acquire, as in a process that is started again, and ``Run`` in a goroutine. :meth:`still_valid` is "the context of
+OnStartedLeading is not cancelled", which is what a leader's work looks at. The fence is the record's LeaderTransitions,
+which client-go counts and nobody checks.
 
 Requests: ``GET`` of the Lease, ``PUT`` with its resourceVersion (``POST`` if there is none); a leader's renewal is a
 ``PUT`` with the last resourceVersion that it knows. Release: ``GET``, and ``PUT`` with an empty holder.
@@ -23,7 +23,7 @@ Source: tools/leaderelection/leaderelection.go, resourcelock/leaselock.go.
 
 Safe for: correctness, if the resource refuses a number below the highest it has seen.
 
-Known failures: k8s-release-foreign and k8s-deposed (docs/findings.md), k8s-fraction (``whole_seconds=false``),
+Known failures: k8s-release-foreign and k8s-partition.release (docs/findings.md; both need ReleaseOnCancel),
 k8s-lease-rate (by its documentation), ttl-pause-write.
 """
 

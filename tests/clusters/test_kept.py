@@ -16,6 +16,7 @@ from harness.clusters.docker.containers.toxiproxy import STREAM
 from harness.clusters.docker.images.requirements import requirements_of
 from harness.clusters.docker.wire import WireRecorder
 from harness.errors import HarnessError
+from harness.lock_impls import catalogue
 from harness.plan import Plan
 from harness.run.cluster_pool import ClusterPool
 from harness.worker.client_program import ClientJob
@@ -34,6 +35,7 @@ LOCKS = {
     "etcd": "etcd-mutex",
     "consul": "consul-session",
     "nats": "nats-kv",
+    "kubernetes": "client-go-leader",
     "hazelcast": "hazelcast-fenced",
 }
 KINDS = [pytest.param(kind, marks=pytest.mark.docker if kind == "redis-single" else pytest.mark.long) for kind in LOCKS]
@@ -54,7 +56,7 @@ def open_cluster(kept: ClusterPool, kind: str, *, clients: int = 2, damaged: boo
     return DockerCluster(
         kind=kind,
         nodes=0,
-        clients=Clients(clients, requirements, source),
+        clients=Clients(clients, requirements, source, catalogue.description(LOCKS[kind]).runtime),
         seed=0,
         resource='{"fencing": "off", "stock": {}}',
         options={},
