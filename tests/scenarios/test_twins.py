@@ -14,7 +14,6 @@ from harness.studies.nightly_cases import cases, run_case
 TWINS = {
     "consul-isolated.stops": "consul-isolated.api",
     "nrl-expired": "nrl-expired.node",
-    "redsync-extend": "redsync-extend.go",
 }
 """Re-enactment → the scenario that runs the software."""
 pairs = pytest.mark.parametrize(("twin", "real"), TWINS.items())
