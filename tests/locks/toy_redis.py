@@ -1,4 +1,4 @@
-"""A toy Redis server that answers a script's EVALSHA or EVAL as a test decides: late, never, or by closing the connection."""
+"""A toy Redis server that answers EVALSHA and EVAL as a test decides: late, never, or by closing the connection."""
 
 from __future__ import annotations
 
