@@ -19,9 +19,8 @@ NAMES = catalogue.names()
 REFUSED = {
     "sim": {
         # Locks in other languages, Hazelcast, and features that the simulator does not have.
-        "consul-isolated.api", "etcd-pause.go", "hz-lock", "nrl-expired.bsm", "nrl-expired.node", "nrl-expired.release",
-        "nrl-expired.sesamecare", "nrl-extend-unlocks", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
-        "redsync-extend.go", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
+        "consul-isolated.api", "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-expired.release", "nrl-tie.split",
+        "rds-counts-twice", "rds-one-replica", "redsync-extend.go", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
     },
     "docker": {
         # Chubby exists only as a simulated server.
