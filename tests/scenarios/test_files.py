@@ -20,7 +20,8 @@ REFUSED = {
     "sim": {
         # Locks in other languages, Hazelcast, and features that the simulator does not have.
         "consul-isolated.api", "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-expired.release", "nrl-tie.split",
-        "rds-counts-twice", "rds-one-replica", "redsync-extend.go", "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
+        "rds-counts-twice", "rds-one-replica", "redsync-extend.go", "redis-aof-1s", "rpy-cancel-acquire",
+        "rpy-token-tasks",
     },
     "docker": {
         # Chubby exists only as a simulated server.
