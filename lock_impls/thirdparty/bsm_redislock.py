@@ -16,8 +16,8 @@ Source: redislock.go.
 
 Safe for: cutting duplicate work. It has no fencing token.
 
-Known failures: nrl-expired.bsm (``Obtain`` never looks at the time that it took: it returns a lock that has expired
-before its answer came), ttl-pause-write, ttl-overrun.
+Known failures: nrl-expired (``Obtain`` never looks at the time that it took: it returns a lock that has expired before
+its answer came), ttl-pause-write, ttl-overrun.
 """
 
 from __future__ import annotations

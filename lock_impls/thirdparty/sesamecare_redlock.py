@@ -11,9 +11,9 @@ Source: its build/index.js; sesamecare/redlock.
 
 Safe for: what redlock is safe for, as long as the client's clock does not jump.
 
-Known failures: those of redlock, rl-client-clock, and two of node-redlock's: nrl-expired (scenario
-nrl-expired.sesamecare: a vote that takes longer than the lease is granted; many tries no longer are, since each has a
-time of its own) and nrl-tie (with an even number of servers an acquire may never be settled).
+Known failures: those of redlock, rl-client-clock, and two of node-redlock's: nrl-expired (a vote that takes longer
+than the lease is granted; many tries no longer are, since each has a time of its own) and, by reading its source,
+nrl-tie (with an even number of servers an acquire may never be settled).
 """
 
 from __future__ import annotations

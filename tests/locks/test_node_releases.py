@@ -3,6 +3,7 @@ differ from node-redlock 5."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from harness.clusters.docker.images import npm
 from harness.clusters.docker.images.images import context_folder
-from harness.lock_impls.base import Endpoints
+from harness.lock_impls.base import Endpoints, LockError
 from harness.lock_impls.thirdparty.node_redlock import NodeRedlock
 from harness.lock_impls.thirdparty.sesamecare_redlock import SesamecareRedlock
 from tests.conftest import Servers
@@ -79,4 +80,24 @@ def test_redlock_4_takes_the_key_of_its_holder_if_an_extension_fails(redlock_4: 
     assert mine.extend() is False
     assert server.scripts[:3] == ["acquire", "acquire", "release"], "the script that extends also has a duration"
     assert mine.still_valid(), "its expiration is that of the first grant"
+    server.close()
+
+
+@needs_npm
+def test_a_vote_that_takes_longer_than_the_lease_is_granted_by_the_fork_alone(
+    lock: OwnProgramPerLock,
+) -> None:
+    """nrl-expired: redlock 4 compares the result with the clock, and takes its key back."""
+
+    def slow(script: str, value: str) -> int:
+        time.sleep(0.8)
+        return 1
+
+    server = ToyRedis(slow)
+    mine = lock.open(Endpoints("redis-independent", (server.address,)), "k", 0.5)
+    if lock.info is SesamecareRedlock.info:
+        assert mine.acquire(0).valid_for < 0
+    else:
+        with pytest.raises(LockError):
+            mine.acquire(0)
     server.close()

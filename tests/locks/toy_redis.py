@@ -1,4 +1,4 @@
-"""A toy Redis server that answers a script's EVALSHA as a test decides: late, never, or by closing the connection."""
+"""A toy Redis server that answers EVALSHA and EVAL as a test decides: late, never, or by closing the connection."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _Connection(socketserver.StreamRequestHandler):
 def _answer(server: ToyRedis, command: list[bytes]) -> bytes:
     if command[0].lower() == b"info":
         return b"$%d\r\n%s\r\n" % (len(INFO), INFO)
-    if command[0].lower() != b"evalsha":
+    if command[0].lower() not in (b"eval", b"evalsha"):
         return b"+OK\r\n"
     _, _, _, _, value, *duration = command
     script = "acquire" if duration else "release"
