@@ -21,7 +21,7 @@ REFUSED = {
         # Locks in other languages, Hazelcast, and features that the simulator does not have.
         "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
         "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
-        "rds-fenced-get.java", "rds-multilock.java", "rds-renew-outlives.java", "rds-renew-stops.java",
+        "rds-fenced-get.java", "rds-multilock.java", "rds-renew-stops.java",
         "shedlock-skew.java", "shedlock-skew.stale-now.java", "shedlock-unlock-foreign.java",
         "shedlock-unlock-foreign.redis", "spring-jdbc-skew", "spring-unlock.java", "spring-unlock.unlink.java",
     },
@@ -35,7 +35,7 @@ REFUSED = {
         # Their times are a few milliseconds.
         "nrl-expired.redlock", "rl-pause-inflight.redlock",
         # Containers run the software itself.
-        "rds-fenced-get", "rds-multilock", "rds-renew-outlives", "rds-renew-stops", "shedlock-skew",
+        "rds-fenced-get", "rds-multilock", "rds-renew-stops", "shedlock-skew",
         "shedlock-unlock-foreign", "spring-unlock", "spring-unlock.unlink",
     },
 }  # fmt: skip
