@@ -1,5 +1,5 @@
-"""Redisson (Java), imitated command for command on redis-py: the simulated twins of the scenarios rds-*.java, which run
-the library itself.
+"""Redisson (Java), imitated command for command on redis-py. All but rds-renew-outlives are the simulated twins of the
+scenarios rds-*.java, which run the library itself.
 
 Its lock is a hash of owner and count with an expiry, which a thread renews every third of that time; see
 :mod:`harness.lock_impls.redis_reentrant`.

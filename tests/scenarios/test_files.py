@@ -23,11 +23,11 @@ REFUSED = {
         "k8s-clock-jump", "k8s-partition", "k8s-partition.release", "k8s-release-foreign", "mlk-late-grant",
         "nats-expiry-unseen", "nats-power-loss", "natspy-dead-holder", "natspy-foreign-purge",
         "nrl-expired.node", "nrl-expired.release", "nrl-tie.split", "rds-counts-twice", "rds-fenced-get.java",
-        "rds-multilock.java", "rds-one-replica", "rds-renew-outlives.java", "rds-renew-stops.java",
-        "redis-aof-1s", "redsync-extend.go", "rpy-cancel-acquire", "rpy-token-tasks", "sfy-initial-ttl",
-        "sfy-stale-table", "sfy-whole-seconds", "sfy-whole-seconds.memcached", "shedlock-skew.java",
-        "shedlock-skew.stale-now.java", "shedlock-unlock-foreign.java", "shedlock-unlock-foreign.redis",
-        "spring-jdbc-skew", "spring-unlock.java", "spring-unlock.unlink.java",
+        "rds-multilock.java", "rds-one-replica", "rds-renew-stops.java", "redis-aof-1s", "redsync-extend.go",
+        "rpy-cancel-acquire", "rpy-token-tasks", "sfy-initial-ttl", "sfy-stale-table", "sfy-whole-seconds",
+        "sfy-whole-seconds.memcached", "shedlock-skew.java", "shedlock-skew.stale-now.java",
+        "shedlock-unlock-foreign.java", "shedlock-unlock-foreign.redis", "spring-jdbc-skew",
+        "spring-unlock.java", "spring-unlock.unlink.java",
     },
     "docker": {
         # Chubby exists only as a simulated server.
@@ -39,7 +39,7 @@ REFUSED = {
         # Their times are a few milliseconds.
         "nrl-expired.redlock", "rl-pause-inflight.redlock",
         # Containers run the software itself.
-        "rds-fenced-get", "rds-multilock", "rds-renew-outlives", "rds-renew-stops", "shedlock-skew",
+        "rds-fenced-get", "rds-multilock", "rds-renew-stops", "shedlock-skew",
         "shedlock-unlock-foreign", "spring-unlock", "spring-unlock.unlink",
     },
 }  # fmt: skip

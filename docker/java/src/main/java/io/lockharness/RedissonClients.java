@@ -3,6 +3,7 @@ package io.lockharness;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
+import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
@@ -42,8 +43,13 @@ final class RedissonClients {
         return Redisson.create(config);
     }
 
+    /** Locks do not use the codec; the default one of some old releases does not start on Java 17. */
     static Config config(int ttlMs) {
-        return new Config().setLockWatchdogTimeout(ttlMs).setThreads(THREADS).setNettyThreads(THREADS);
+        return new Config()
+                .setLockWatchdogTimeout(ttlMs)
+                .setThreads(THREADS)
+                .setNettyThreads(THREADS)
+                .setCodec(StringCodec.INSTANCE);
     }
 
     private static void single(SingleServerConfig server, String address, int answerMs, int tries) {
