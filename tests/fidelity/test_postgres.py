@@ -165,6 +165,15 @@ def test_lock_of_a_waiter_that_disconnected_passes_through_its_session(pair: Pos
 
 
 @pytest.mark.real
+def test_extended_query_of_a_client_that_disconnected_is_committed(pair: PostgresPair) -> None:
+    delete = ("parse", "", "DELETE FROM t WHERE k = 'b'"), ("bind", "", "", (), 0), ("execute", "", 0)
+    assert same(
+        pair, ("sql", 1, BEGIN), ("sql", 1, ADD), extended(*delete), ("close", 0), ("sql", 1, COMMIT),
+        ("sql", 1, "SELECT count(*) FROM t"),
+    )[-1] == "(count:20); ['2']; SELECT 1; I"  # fmt: skip
+
+
+@pytest.mark.real
 def test_idle_sessions_are_ended(pair: PostgresPair) -> None:
     answers = same(
         pair, ("sql", 0, LOCK), ("idle", 0, "idle_session_timeout"), ("sql", 1, BEGIN), ("sql", 1, LOCK),

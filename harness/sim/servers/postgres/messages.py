@@ -48,6 +48,8 @@ class MessageHandler:
         self._data = b""
         self._messages: list[tuple[str, bytes]] = []
         self._output: list[bytes] = []
+        self._kind = ""
+        """The message that was handled last."""
         self._skips = False
         """True after an error in an extended query, until Sync."""
 
@@ -106,10 +108,18 @@ class MessageHandler:
         """Return the work for the next message, None if there is none."""
         while self._messages:
             kind, body = self._messages.pop(0)
+            self._kind = kind
             if self._skips and kind not in "SX":
                 continue
             return self._handle(kind, body)
         return None
+
+    def client_is_gone(self) -> None:
+        """Forget the messages after the next answer, which cannot be sent: those of an extended query up to its Sync
+        are handled, and Sync commits."""
+        kinds = [kind for kind, _ in self._messages]
+        keep = 0 if self._kind == "Q" or "S" not in kinds else kinds.index("S") + 1
+        del self._messages[keep:]
 
     def _handle(self, kind: str, body: bytes) -> Work:
         session = self._session

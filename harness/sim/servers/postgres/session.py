@@ -101,9 +101,12 @@ class PgSession:
 
     def serve(self) -> None:
         """Handle messages until one waits, or none is left."""
-        while self._running is None and not self._gone and self.server.is_open(self):
+        while self._running is None and self.server.is_open(self):
             work = self._handler.next()
             if work is None:
+                if self._gone:
+                    self.server.remove_session(self)
+                    self.conn.close()
                 return
             self._cancel_timers()
             self._running = work
@@ -125,16 +128,10 @@ class PgSession:
             wait = next(self._running)
         except StopIteration:
             self._running = None
-            self._after()
         else:
             self._await(wait)
         finally:
             self._stepping = False
-
-    def _after(self) -> None:
-        if self._gone and self.server.is_open(self):
-            self.server.remove_session(self)
-            self.conn.close()
 
     def _await(self, wait: Wait) -> None:
         self._wait = wait
@@ -285,6 +282,8 @@ class PgSession:
         self._gone = True
         if self._running is None:
             self.server.remove_session(self)
+        else:
+            self._handler.client_is_gone()
 
     def drop(self) -> None:
         """Release everything that the session holds and stop its timers."""
