@@ -34,7 +34,7 @@ from .nats_client import KINDS, OUTAGE, OVERTIME_S, REQUIRES, NatsBucket, Unansw
 RETRY_S: Final = 0.1
 """Mean pause between two tries for a busy lock."""
 PATIENCE_S: Final = 3.0
-"""Time for which a release or a renewal is repeated until it is answered."""
+"""Time for which a request is repeated until its outcome is known."""
 
 
 class NatsKvLock:
@@ -83,20 +83,19 @@ class NatsKvLock:
 
     async def acquire(self, timeout: float) -> Grant | None:
         until = time.monotonic() + timeout
+        patience = max(until, time.monotonic() + PATIENCE_S)
         token, began, unanswered = uuid.uuid4().hex.encode(), time.monotonic(), False
         while True:
             began, revision, failed = began if unanswered else time.monotonic(), None, None
             try:
                 revision = await self._try(token, unanswered)
-            except Unanswered:
-                unanswered = True
-            except LockError as error:  # no server serves the bucket now
-                failed = error
+            except (Unanswered, LockError) as error:  # LockError: no server serves the bucket now
+                unanswered, failed = unanswered or isinstance(error, Unanswered), error
             if revision is not None:
                 self._token, self.fence, self.revision = token, revision, revision
                 self._deadline = began + self.ttl
                 return Grant(fence=revision, valid_for=max(0.0, self._deadline - time.monotonic()))
-            remaining = until - time.monotonic()
+            remaining = (until if failed is None else patience) - time.monotonic()
             if remaining <= 0:
                 break
             await asyncio.sleep(min(remaining, RETRY_S * (0.5 + random.random())))

@@ -69,8 +69,9 @@ class NatsKvLockLibrary:
     async def acquire(self, timeout: float) -> Grant | None:
         with known_outcome():
             lock = self._lock = self._lock or NatsKvLock(await self._bucket.open(), self._key)
-            self._held = await lock.acquire(timeout)
-        return Grant() if self._held else None
+            granted = await lock.acquire(timeout)
+        self._held = self._held or granted
+        return Grant() if granted else None
 
     async def release(self) -> None:
         held, self._held = self._held, False

@@ -40,7 +40,7 @@ STATUS: Final = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHE
 class GaleraServers(MysqlServers, RealPeers):
     """See :class:`harness.clusters.docker.kinds.RealServers`. Clients get the addresses of all nodes."""
 
-    START = 120.0
+    START = 300.0  # a node is given its data in seconds, and in minutes by a busy machine
     RESTORE = f"rm -f /var/lib/node-joined; {FaketimeServers.RESTORE}"
 
     def image(self, images: Images, host: str) -> str:  # noqa: ARG002
