@@ -17,7 +17,8 @@ def programs() -> list[ParameterSet]:
 
     ``DEFAULT`` is checked by default: Java with both its libraries, Go and Node. Slow tests check the others:
     redisson-lock and redisson-fenced share their program, library and protocol code with redisson-redlock, and
-    go-etcd-mutex shares its program with redsync. Behaviour of single locks is tested in tests/locks."""
+    go-etcd-mutex shares its program with redsync. PHP has an image that only long tests build. Behaviour of single
+    locks is tested in tests/locks."""
     found = [info for info in catalogue.infos() if info.runtime]
     assert {info.name for info in found} >= DEFAULT
     return [

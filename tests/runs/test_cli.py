@@ -427,6 +427,7 @@ def test_third_party_locks_are_listed_with_language_and_version(capsys: pytest.C
     assert published >= {
         ("Python", "redis"), ("Python", "kazoo"), ("Java", "redisson"), ("Java", "curator-recipes"),
         ("Go", "github.com/go-redsync/redsync/v4"), ("JavaScript", "redlock"),
+        ("PHP", "symfony/lock"), ("PHP", "malkusch/lock"),
     }  # fmt: skip
     assert harness("show", "redisson-lock") == 0
     shown = " ".join(capsys.readouterr().out.split())
