@@ -19,8 +19,7 @@ NAMES = catalogue.names()
 REFUSED = {
     "sim": {
         # Locks in other languages, Hazelcast, and features that the simulator does not have.
-        "etcd-pause.go", "hz-lock", "k8s-clock-jump", "k8s-partition",
-        "nrl-expired.node", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
+        "etcd-pause.go", "hz-lock", "nrl-expired.node", "nrl-tie.split", "rds-counts-twice", "rds-one-replica",
         "redis-aof-1s", "rpy-cancel-acquire", "rpy-token-tasks",
     },
     "docker": {
