@@ -23,8 +23,8 @@ Source: tools/leaderelection/leaderelection.go, resourcelock/leaselock.go.
 
 Safe for: correctness, if the resource refuses a number below the highest it has seen.
 
-Known failures: k8s-release-foreign and k8s-partition.release (docs/findings.md; both need ReleaseOnCancel),
-k8s-lease-rate (by its documentation), ttl-pause-write.
+Known failures: with ReleaseOnCancel a late release ends another leader's Lease, and work goes on until the release has
+been tried (docs/findings.md); k8s-lease-rate (by its documentation), ttl-pause-write.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ beside them.
 
 Safe for: work that two leaders may do at the same time. It has no fencing token: the library does not count leaders.
 
-Known failures: k8s-partition and k8s-clock-jump (docs/findings.md), ttl-pause-write.
+Known failures: a leader that is cut off leads on, and a jump of a candidate's clock (docs/findings.md);
+ttl-pause-write.
 """
 
 from __future__ import annotations

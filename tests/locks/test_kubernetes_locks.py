@@ -1,5 +1,4 @@
-"""The leader elections on Kubernetes, in containers: runs without faults are valid. The scenarios k8s-* have their
-failures."""
+"""The leader elections on Kubernetes, in containers: runs without faults are valid."""
 
 from __future__ import annotations
 

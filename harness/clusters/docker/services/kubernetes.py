@@ -1,47 +1,23 @@
 """Kubernetes' API servers in containers: start command, probes, and the Leases of locks.
 
-Probes go to the HTTPS API. The server signs its certificate itself, so nobody can verify it.
+Probes go to the HTTPS API.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
-import ssl
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final
 
 from harness.clusters.docker.keys import KeyReader
-from harness.clusters.docker.kinds import ANSWER_S, RealServers
-from harness.clusters.kinds import ACCOUNT
+from harness.clusters.docker.kinds import RealServers
 from harness.clusters.kinds.kubernetes import KUBERNETES
 
+from .kubernetes_api import LEASES, TOKEN, connect, request
+
 PORT: Final = KUBERNETES.port
-TOKEN: Final = ACCOUNT
-"""Bearer token of a user who may do everything."""
-LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-
-
-def request(connection: http.client.HTTPSConnection, path: str) -> tuple[int, bytes]:
-    """Return status and body of the answer to a GET. Raises OSError or HTTPException if there is none."""
-    connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
-    answer = connection.getresponse()
-    return answer.status, answer.read()
-
-
-def connect(address: str, port: int) -> http.client.HTTPSConnection:
-    """Return a connection that accepts any certificate."""
-    return http.client.HTTPSConnection(address, port, timeout=ANSWER_S, context=_any_certificate())
-
-
-@cache
-def _any_certificate() -> ssl.SSLContext:
-    """Return a context without certificates of authorities, which take tens of milliseconds to load."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 class KubernetesServers(RealServers):

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from harness.clusters.docker.keys import NoAnswer
 from harness.history.lock_keys import KeyObservation
 
-from .kubernetes import LEASES, connect, request
+from .kubernetes_api import LEASES, connect, request
 
 
 class LeaseReader:
