@@ -119,7 +119,7 @@ def test_lock_of_zookeeper(
 @pytest.fixture(scope="module", params=["mysql-single", "postgres"])
 def database(request: pytest.FixtureRequest) -> Iterator[Endpoints]:
     with servers(request.param) as cluster:
-        yield cluster.endpoints()
+        yield Endpoints(request.param, cluster.endpoints().addresses)
 
 
 @needs_java
