@@ -10,6 +10,8 @@ from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
 
 DEFAULT = {"curator-mutex", "redisson-redlock", "redsync", "node-redlock"}
+FAILING = {"symfony-postgres": "PDO has no time-out for the answers of a PostgreSQL that is silent (silent-acquire)"}
+"""Programs that fail a check, and why."""
 
 
 def programs() -> list[ParameterSet]:
@@ -22,7 +24,14 @@ def programs() -> list[ParameterSet]:
     found = [info for info in catalogue.infos() if info.runtime]
     assert {info.name for info in found} >= DEFAULT
     return [
-        pytest.param(info, id=info.name, marks=pytest.mark.docker if info.name in DEFAULT else pytest.mark.long)
+        pytest.param(
+            info,
+            id=info.name,
+            marks=[
+                pytest.mark.docker if info.name in DEFAULT else pytest.mark.long,
+                *([pytest.mark.xfail(reason=FAILING[info.name], strict=True)] if info.name in FAILING else []),
+            ],
+        )
         for info in found
     ]
 
