@@ -238,7 +238,8 @@ def test_plans_of_property_runs_have_a_title() -> None:
 
 def test_locks_are_chosen_by_family_name_or_all() -> None:
     memcached = ("memcached-add", "memcached-token", "sherlock-memcached", "tooz-memcached")
-    assert chosen("memcached, etcd-mutex", "sim") == ((*memcached, "etcd-mutex"), ())
+    in_php = ("symfony-memcached", "it is a lock for PHP: --cluster docker")
+    assert chosen("memcached, etcd-mutex", "sim") == ((*memcached, "etcd-mutex"), (in_php,))
     everything, left_out = chosen("all", "sim")
     assert dict(left_out)["redisson-lock"] == "it is a lock for Java: --cluster docker"
     assert find_lock(everything[0]).info.kinds[0].startswith("redis")
