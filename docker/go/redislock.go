@@ -44,7 +44,7 @@ func (r *redislockLocks) acquire(key string, timeout time.Duration) (grant, erro
 		return grant{}, nil
 	case r.server.lost > 0:
 		return grant{}, doubtful(err.Error())
-	case errors.Is(err, redislock.ErrNotObtained), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, redislock.ErrNotObtained), errors.Is(err, context.DeadlineExceeded) && r.server.spoke:
 		return grant{}, busy
 	}
 	return grant{}, refused(err.Error())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 
@@ -18,12 +19,13 @@ type server struct {
 	taken   bool // another client has the key
 	yes     bool // the script succeeded
 	unclear bool // the outcome of the script is unknown
+	spoke   bool // a command was answered
 }
 
 func (s *server) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lost, s.left, s.taken, s.yes, s.unclear = 0, false, false, false, false
+	s.lost, s.left, s.taken, s.yes, s.unclear, s.spoke = 0, false, false, false, false, false
 }
 
 func (s *server) agreed() bool { return s.yes }
@@ -67,6 +69,8 @@ func (s *server) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 
 func (s *server) note(command redis.Cmder, err error, lost bool) {
+	var answer redis.Error // also redis.Nil
+	s.spoke = s.spoke || err == nil || errors.As(err, &answer)
 	switch command := command.(type) {
 	case *redis.BoolCmd: // SET NX
 		s.left = s.left || lost || err == nil && command.Val()
