@@ -7,17 +7,22 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+from harness.environments.runtime import RUNTIME
 from harness.history import History, Op
+from harness.run.workers import PRELOAD
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "harness"
+OURS = "lock-harness"
 LINKED = ("checkers", "lock_impls", "reports", "scenarios")
 """Folders at the top of the repository that are imported as parts of the package."""
 BASIC = ("harness.errors", "harness.files", "harness.wording", "harness.plugins")
@@ -218,6 +223,18 @@ def test_a_simulated_run_loads_neither_the_docker_sdk_nor_a_compiler(tmp_path: P
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_a_worker_loads_only_what_every_environment_has() -> None:
+    """Environments in which locks run have few distributions besides the lock's."""
+    assert _distributions_loaded_by(PRELOAD) == _distributions_loaded_by([Requirement(one).name for one in RUNTIME])
+
+
+def _distributions_loaded_by(modules: Iterable[str]) -> set[str]:
+    code = f"import importlib, sys; [importlib.import_module(one) for one in {[*modules]!r}]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = {name.partition(".")[0] for name in done.stdout.split()}
+    return {one for name, found in packages_distributions().items() if name in names for one in found} - {OURS, "lupa"}
 
 
 NOT_FOR_CHECK = ("asyncio", "docker", "harness.documents", "jinja2", "matplotlib", "numba", "redis", "rich")

@@ -7,8 +7,6 @@ from functools import cache
 from typing import Final
 
 import msgspec
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 from harness.documents import RunDocument, present
 from harness.documents.lock import LockFacts, LockOrigin
@@ -164,6 +162,9 @@ def stated_origin(name: str, requires: tuple[str, ...] = ()) -> LockOrigin | Non
 
 
 def _with_release(origin: LockOrigin, requires: tuple[str, ...]) -> LockOrigin:
+    from packaging.requirements import Requirement  # late: environments in which locks run have no packaging
+    from packaging.utils import canonicalize_name
+
     required = {canonicalize_name(one.name): list(one.specifier) for one in map(Requirement, requires)}
     specifiers = required.get(canonicalize_name(origin.software), [])
     return msgspec.structs.replace(origin, version=specifiers[0].version) if len(specifiers) == 1 else origin

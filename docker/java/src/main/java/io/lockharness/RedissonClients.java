@@ -17,6 +17,8 @@ import org.redisson.config.SingleServerConfig;
 final class RedissonClients {
     /** For setRetryInterval, which is setRetryDelay with a ConstantDelay; old releases do not have that. */
     private static final int BETWEEN_MS = 200;
+    /** At the start a machine is busy; a short answer_timeout is for answers. */
+    private static final int CONNECT_MS = 3000;
     private static final int THREADS = 2;
     private static final int CONNECTIONS = 4;
 
@@ -28,7 +30,9 @@ final class RedissonClients {
         if (servers.kind().equals("redis-sentinel")) {
             sentinels(config.useSentinelServers(), servers);
         } else {
-            single(config.useSingleServer(), servers.addresses().get(0), servers.answerMs(), servers.retries());
+            SingleServerConfig server = config.useSingleServer();
+            single(server, servers.addresses().get(0), servers.answerMs(), servers.retries());
+            server.setConnectTimeout(Math.max(servers.answerMs(), CONNECT_MS));
         }
         try {
             return Redisson.create(config);
