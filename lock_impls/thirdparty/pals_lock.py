@@ -27,8 +27,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from harness.lock_impls.base import Endpoints, Failure, Grant, Indeterminate, LockError, LockInfo
 from harness.lock_impls.polling import poll
 from harness.lock_impls.postgres_client import KINDS, Unreachable
-
-from .postgres_sqlalchemy_dlock import postgres_engine
+from harness.lock_impls.postgres_engine import postgres_engine
 
 # The pool cannot take back a connection that was lost, and logs that at length.
 logging.getLogger("sqlalchemy").addHandler(logging.NullHandler())

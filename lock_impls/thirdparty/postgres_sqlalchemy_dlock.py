@@ -18,24 +18,17 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import Engine
 from sqlalchemy_dlock.lock.postgresql import PostgresqlSadLock
 
 from harness.lock_impls.base import Endpoints, Failure, LockInfo
-from harness.lock_impls.postgres_client import KINDS, TIMEOUT_S
+from harness.lock_impls.postgres_client import KINDS
+from harness.lock_impls.postgres_engine import postgres_engine
 
 from .sqlalchemy_dlock import SqlalchemyDlock
 
 INTERVAL_S: Final = 0.1
 """Time between two tries of the library's ``acquire``."""
-
-
-def postgres_engine(endpoints: Endpoints) -> Engine:
-    """Return SQLAlchemy's engine for a PostgreSQL."""
-    (host, port), *_ = endpoints.addresses
-    account = endpoints.account
-    where = URL.create("postgresql+pg8000", account, account, host, port, account)
-    return create_engine(where, connect_args={"timeout": TIMEOUT_S, "ssl_context": False, "tcp_keepalive": False})
 
 
 class SqlalchemyDlockPostgres(SqlalchemyDlock):

@@ -1,7 +1,8 @@
 """Redisson's ``RedissonMultiLock`` (Java, Redis), unmodified; tested with Redisson 4.7.0 on Java 17.
 
 It "groups multiple RLock objects and handles them as a single lock": here one RLock per server, each with its own
-client, all with a lease. All servers must grant it, so it is available only while all of them are up.
+client, all with a lease. All servers must grant it, so it is available only while all of them are up. A thread may
+acquire it again.
 
 ``docker/java`` calls ``tryLock(-1, ttl, MILLISECONDS)`` (one try, with a lease, so there is no watchdog) every 50 ms
 until the waiting time is over. In 3.11.0 and before, that call sets a lease of -2 ms on each lock while it collects
@@ -31,6 +32,7 @@ class RedissonMultiLock(ProgramLock):
         safety="E",
         kinds=("redis-independent",),
         options={"answer_timeout": 1.0},
+        reentrant=True,
         on_death=LEASE,
         outage="unavailable until all servers are back",
         language=LANGUAGE,

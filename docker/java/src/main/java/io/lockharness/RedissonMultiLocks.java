@@ -1,5 +1,7 @@
 package io.lockharness;
 
+import java.util.ArrayDeque;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -18,7 +20,8 @@ final class RedissonMultiLocks implements Locks {
 
     private final List<RedissonClient> clients;
     private final int ttlMs;
-    private final Map<String, RedissonMultiLock> held = new HashMap<>();
+    /** For each key its grants, the newest first: the locks of a thread are reentrant. */
+    private final Map<String, Deque<RedissonMultiLock>> held = new HashMap<>();
 
     private RedissonMultiLocks(List<RedissonClient> clients, int ttlMs) {
         this.clients = clients;
@@ -61,13 +64,13 @@ final class RedissonMultiLocks implements Locks {
         } catch (RedisException error) {
             RedissonErrors.judge(error);
         }
-        held.put(key, lock);
+        held.computeIfAbsent(key, any -> new ArrayDeque<>()).push(lock);
         return Grant.validFor(ttlMs / 1000.0 - (System.nanoTime() - began) / 1e9);
     }
 
     @Override
     public void release(String key) throws Refused, Unknown {
-        RedissonMultiLock lock = held.remove(key);
+        RedissonMultiLock lock = held.getOrDefault(key, new ArrayDeque<>()).poll();
         if (lock == null) {
             throw new Refused("not the holder");
         }
