@@ -25,8 +25,9 @@ from rich.table import Table
 
 from harness.clusters import kinds
 from harness.clusters.docker.images import base_image, maven
+from harness.clusters.docker.images.contexts import context_folder
 from harness.clusters.docker.images.golang import GO
-from harness.clusters.docker.images.images import GO_PACKAGES, JARS, Images, Recipe, context_folder
+from harness.clusters.docker.images.images import GO_PACKAGES, JARS, Images, Recipe
 from harness.clusters.docker.images.runtimes import RUNTIMES
 from harness.clusters.docker.images.tools import Tool
 from harness.errors import MISSING, VALID, EnvironmentLacking

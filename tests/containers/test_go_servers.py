@@ -9,7 +9,8 @@ import pytest
 
 from harness.cli import doctor
 from harness.clusters.docker.images import base_image, golang
-from harness.clusters.docker.images.images import GO_PACKAGES, LINKER_FLAGS, context_folder
+from harness.clusters.docker.images.contexts import context_folder
+from harness.clusters.docker.images.images import GO_PACKAGES, LINKER_FLAGS
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import fake_tool, images_of
 

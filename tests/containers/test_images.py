@@ -16,6 +16,7 @@ import pytest
 from docker.errors import DockerException
 
 from harness.clusters.docker.images import base_image, images, wheelhouse
+from harness.clusters.docker.images import contexts as folders
 from harness.clusters.docker.images.images import Images, fingerprint
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import FakeEngine, FakeImage, images_of
@@ -38,7 +39,7 @@ def contexts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the Dockerfiles that a test may change."""
     copy = tmp_path / "docker"
     shutil.copytree(ROOT / "docker", copy)
-    monkeypatch.setattr(images, "CONTEXTS", copy)
+    monkeypatch.setattr(folders, "CONTEXTS", copy)
     return copy
 
 
@@ -112,7 +113,7 @@ def test_ensure_pulls_and_says_what_to_do_if_it_cannot() -> None:
 
 
 def test_missing_dockerfiles_are_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(images, "CONTEXTS", tmp_path)
+    monkeypatch.setattr(folders, "CONTEXTS", tmp_path)
     with pytest.raises(EnvironmentLacking, match=r"has no Dockerfile.*install it again"):
         images_of(base_image.PUBLISHED).server("redis")
 

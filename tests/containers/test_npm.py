@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.docker.images import npm
-from harness.clusters.docker.images.images import CONTEXTS
+from harness.clusters.docker.images.contexts import CONTEXTS
 from harness.errors import EnvironmentLacking
 from tests.containers.fakes import fake_tool
 

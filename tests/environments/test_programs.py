@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.docker.images import golang, npm
-from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.contexts import context_folder
 from harness.environments.interpreters import container_requirements
 from harness.environments.programs import published_releases, required_releases
 from harness.errors import EnvironmentLacking, UsageError

@@ -16,7 +16,7 @@ import redis
 
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.images import golang
-from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.contexts import context_folder
 from harness.fidelity.processes import LOOPBACK
 from harness.lock_impls.base import Endpoints, Indeterminate, LockError
 from harness.lock_impls.thirdparty.go_etcd_mutex import GoEtcdMutex

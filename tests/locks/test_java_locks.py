@@ -17,7 +17,7 @@ import redis
 
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.images import java
-from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.contexts import context_folder
 from harness.lock_impls.base import Endpoints, Indeterminate, LockError
 from harness.lock_impls.program import LockProgram, ProgramLock
 from harness.lock_impls.thirdparty.curator_mutex import CuratorMutex

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from harness.clusters.docker.images import java
-from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.contexts import context_folder
 from harness.fidelity.processes import LOOPBACK
 from harness.lock_impls.base import Endpoints, LockError
 from harness.lock_impls.program import ProgramLock

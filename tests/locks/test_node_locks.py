@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness.clusters.docker.images import npm
-from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.contexts import context_folder
 from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
 from harness.lock_impls.thirdparty.node_redlock import NodeRedlock
 from tests.conftest import Servers

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.docker.images import npm
-from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.contexts import context_folder
 from harness.lock_impls.base import Endpoints, LockError
 from harness.lock_impls.thirdparty.node_redlock import NodeRedlock
 from harness.lock_impls.thirdparty.sesamecare_redlock import SesamecareRedlock

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.clusters.docker.images.images import context_folder
+from harness.clusters.docker.images.contexts import context_folder
 from harness.clusters.docker.images.runtimes import RUNTIMES
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo

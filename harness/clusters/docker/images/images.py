@@ -24,13 +24,13 @@ from requests.exceptions import RequestException
 from harness.errors import EnvironmentLacking
 
 from . import base_image, golang, maven, redis_releases, wheelhouse
+from .contexts import context_folder
 from .runtimes import PROGRAM, RUNTIMES
 from .tools import NO_RELEASES, Releases, last
 
 Progress = Callable[[str], None]
 
 SCRATCH: Final = "scratch"
-CONTEXTS: Final = Path(__file__).parent / "dockerfiles"
 """Folder with a subfolder for each image; in a checkout it is a link to ``docker/``."""
 LEFT_OUT: Final = frozenset({"target", "node_modules", PROGRAM})
 """Output folders of manual builds, which are no input of an image."""
@@ -222,16 +222,6 @@ class Images:
             with _engine_errors():
                 build(self._engine, context, recipe.tag, recipe.base, self._progress)
         return recipe.tag
-
-
-def context_folder(name: str) -> Path:
-    """The folder of an image's Dockerfile."""
-    folder = CONTEXTS / name
-    if not (folder / "Dockerfile").is_file():
-        raise EnvironmentLacking(
-            f"{folder} has no Dockerfile: this installation of lock-harness is incomplete; install it again"
-        )
-    return folder
 
 
 def _files(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from harness.errors import UsageError, unknown_name
 
-from .images import context_folder
+from .contexts import context_folder
 from .runtimes import RUNTIMES
 from .tools import Releases
 
