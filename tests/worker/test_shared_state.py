@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.clusters.kinds import kinds
 from harness.lock_impls import catalogue
 from harness.plan import Plan
 from harness.run import workers
@@ -18,11 +19,7 @@ from harness.worker import world
 from . import shared_state
 
 BY_DEFAULT = ("python-redis-lock", "zookeeper-sequential")
-SIMULATED = [
-    name
-    for name, lock in catalogue.all_descriptions().items()
-    if not lock.info.runtime and name != "hazelcast-fenced"  # these run on containers alone
-]
+SIMULATED = [info.name for info in catalogue.infos() if info.simulated and set(info.kinds) & set(kinds("sim"))]
 REMEMBERS = """
 import redis
 
