@@ -17,7 +17,8 @@ Timer = tuple[int, int, ScheduledCall]
 
 
 class SteppedHost:
-    """Implements :class:`~harness.sim.service.ServiceHost` without a network. ``wall`` is its wall clock, ns."""
+    """Implements :class:`~harness.sim.service.ServiceHost` without a network. ``wall`` is its wall clock,
+    ``now`` its monotonic one, ns."""
 
     def __init__(self, service: Service, wall_ns: int, name: str = "n1", seed: int = 0) -> None:
         self.name = name
@@ -26,7 +27,7 @@ class SteppedHost:
         self.wall = wall_ns
         self.paused = False
         self.connections: dict[SteppedConnection, None] = {}
-        self._now = 0
+        self.now = 0
         self._timers: list[Timer] = []
         self._numbers = count()
         self._waiting: list[Call] = []
@@ -36,11 +37,11 @@ class SteppedHost:
         return self.wall
 
     def monotonic_ns(self) -> int:
-        return self._now
+        return self.now
 
     def call_later(self, delay_ns: int, fn: Callable[..., None], *args: Any) -> ScheduledCall:
         timer = ScheduledCall(fn, args)
-        heapq.heappush(self._timers, (self._now + delay_ns, next(self._numbers), timer))
+        heapq.heappush(self._timers, (self.now + delay_ns, next(self._numbers), timer))
         return timer
 
     def dial(self, host: str, port: int, handler: Handler) -> Conn:
@@ -51,11 +52,11 @@ class SteppedHost:
 
     def run_timers(self, duration_ns: int) -> None:
         """Run the timers of the next ``duration_ns`` of monotonic time. The wall clock stands still meanwhile."""
-        end = self._now + duration_ns
+        end = self.now + duration_ns
         while self._timers and self._timers[0][0] <= end:
-            self._now, _, timer = self.next_timer(self._timers)
+            self.now, _, timer = self.next_timer(self._timers)
             timer.fire()
-        self._now = end
+        self.now = end
 
     def next_timer(self, timers: list[Timer]) -> Timer:
         """Take the timer that fires next from a heap that is not empty: of several due at once, the one set first."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from harness import plan as plans
 from harness.clusters.wire import unpack
-from harness.documents.trace import SCHEMA, ServerTrace, TraceDocument, state_of
+from harness.documents.trace import SCHEMA, TraceDocument, state_of
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
-from harness.fidelity.trace.check import check_recording
+from harness.fidelity.trace.check import check_recordings
 from harness.fidelity.trace.search import MOST_SECONDS
 from harness.run.store import PLAN, WIRE, find_run
 
@@ -27,9 +27,6 @@ def check_run(run: Path, *, most_seconds: float = MOST_SECONDS) -> TraceDocument
             f"{run}: the traffic of its servers was not recorded: 'harness run --cluster docker --record-wire' does"
         )
     plan = plans.load(folder / PLAN)
-    servers: list[ServerTrace] = []
-    for file in files:
-        recording = unpack(file.read_bytes(), str(file))
-        servers.append(check_recording(recording, plan.server_options, most_seconds=most_seconds))
-    found = tuple(servers)
+    recordings = [unpack(file.read_bytes(), str(file)) for file in files]
+    found = check_recordings(recordings, plan.server_options, most_seconds=most_seconds)
     return TraceDocument(schema=SCHEMA, run=str(run), kind=plan.kind, status=STATUS[state_of(found)], servers=found)

@@ -35,6 +35,24 @@ def test_traffic_under_a_fault_is_recorded_and_possible(tmp_path: Path, fault: s
     assert noted in {"", *(event.what for event in unpack(path.read_bytes(), path.name).events)}
 
 
+ENSEMBLE: dict[str, tuple[str, FaultSpec]] = {
+    "leader-loss": ("kazoo-lock", FaultSpec("leader-loss", at=1.0, for_=2.0)),
+    "client-pause": ("zookeeper-ephemeral", FaultSpec("client-pause", on="acquire", nth=2, for_=4.0)),
+}
+
+
+@pytest.mark.parametrize("fault", list(ENSEMBLE))
+def test_traffic_of_an_ensemble_is_possible(tmp_path: Path, fault: str) -> None:
+    lock, spec = ENSEMBLE[fault]
+    result = run(
+        Plan(lock=lock, cluster="docker", clients=3, time_limit=8.0, faults=(spec,)), store=tmp_path, record_wire=True
+    )
+    assert result.folder is not None
+    (ensemble,) = check_run(result.folder).servers
+    assert (ensemble.host, ensemble.state, ensemble.why) == ("n1, n2, n3", "possible", "")
+    assert ensemble.requests > 100
+
+
 def test_run_records_nothing_unless_it_is_asked_to(tmp_path: Path) -> None:
     result = run(Plan(lock="redis-token", cluster="docker", clients=2, time_limit=2.0), store=tmp_path)
     assert result.folder is not None

@@ -1,40 +1,54 @@
-"""Check the recorded traffic of one server against the simulated server of its kind."""
+"""Check the recorded traffic of servers against the simulated server of their kind."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from harness.clusters.kinds import KINDS
 from harness.clusters.wire import WireRecording
 from harness.documents.trace import ServerTrace, TraceDifference
 
-from . import memcached, redis
+from . import memcached, redis, zookeeper, zookeeper_limit
 from .clock import ServerClock
-from .conversation import Life, Limit, Parser, Unreadable, cut, lives
+from .conversation import Life, Limit, Parser, Unreadable, cut, lives, together
 from .memcached_protocol import MemcachedParser
 from .redis_protocol import RedisParser
 from .search import MOST_SECONDS, SearchResult, explain
 from .specification import Specification
+from .zookeeper_protocol import ZooKeeperParser
 
 
 class Service(NamedTuple):
     """How the traffic of a family of servers is checked. ``limit`` says how much of it can be, with the plan's server
-    options."""
+    options. With ``replicated``, the servers of a run are members of one ensemble, and are checked together."""
 
     parser: type[Parser]
-    specification: Callable[[ServerClock, Mapping[str, Any]], Specification]
+    specification: Callable[[list[Life], Sequence[ServerClock], Mapping[str, Any]], Specification]
     limit: Callable[[WireRecording, list[Life], Mapping[str, Any]], Limit | None]
+    replicated: bool = False
 
 
 SERVICES: Final = {
     "redis": Service(
         RedisParser,
-        lambda clock, options: redis.RedisSpecification(clock, str(options.get("persistence", "always"))),
+        lambda _, clocks, options: redis.RedisSpecification(clocks[0], str(options.get("persistence", "always"))),
         redis.limit,
     ),
-    "memcached": Service(MemcachedParser, lambda clock, _: memcached.MemcachedSpecification(clock), memcached.limit),
+    "memcached": Service(
+        MemcachedParser,
+        lambda found, clocks, options: memcached.MemcachedSpecification(clocks[0]),  # noqa: ARG005
+        memcached.limit,
+    ),
+    "zookeeper": Service(
+        ZooKeeperParser,
+        lambda found, clocks, options: zookeeper.ZooKeeperSpecification(
+            found, clocks, int(options.get("tick_ms", zookeeper.TICK_MS))
+        ),
+        zookeeper_limit.limit,
+        replicated=True,
+    ),
 }
 """By the service of a kind of cluster."""
 
@@ -44,47 +58,75 @@ def not_specified(kind: str) -> str:
     return "" if KINDS.find(kind).service in SERVICES else f"not checked: there is no specification for {kind}"
 
 
+def check_recordings(
+    recordings: Sequence[WireRecording], options: Mapping[str, Any], *, most_seconds: float = MOST_SECONDS
+) -> tuple[ServerTrace, ...]:
+    """Check the servers of a run, each for itself, or all together if they are an ensemble.
+
+    ``options`` are the plan's ``server_options``; ``most_seconds`` bounds each search.
+    """
+    if not_specified(recordings[0].kind) or not SERVICES[KINDS.find(recordings[0].kind).service].replicated:
+        return tuple([check_recording(one, options, most_seconds=most_seconds) for one in recordings])
+    return (_check(recordings, options, most_seconds),)
+
+
 def check_recording(
     recording: WireRecording, options: Mapping[str, Any], *, most_seconds: float = MOST_SECONDS
 ) -> ServerTrace:
-    """Return whether the simulated server may have given all recorded replies.
+    """Return whether the simulated server may have given all recorded replies; see :func:`check_recordings`."""
+    return _check([recording], options, most_seconds)
 
-    ``options`` are the plan's ``server_options``; ``most_seconds`` bounds the search.
-    """
-    if why := not_specified(recording.kind):
-        return _unknown(recording, why)
-    service = SERVICES[KINDS.find(recording.kind).service]
-    if recording.lost:
-        return _unknown(recording, f"the recording lost {recording.lost} packets")
+
+def _check(recordings: Sequence[WireRecording], options: Mapping[str, Any], most_seconds: float) -> ServerTrace:
+    hosts = ", ".join(recording.host for recording in recordings)
+    if why := not_specified(recordings[0].kind):
+        return _unknown(hosts, why)
+    service = SERVICES[KINDS.find(recordings[0].kind).service]
+    if lost := sum(recording.lost for recording in recordings):
+        return _unknown(hosts, f"the recording lost {lost} packets")
     try:
-        found = lives(recording, service.parser)
+        found, end = _lives(recordings, service, options)
     except Unreadable as error:
-        return _unknown(recording, f"not readable: {error}")
+        return _unknown(hosts, f"not readable: {error}")
     if not any(talk.replies for life in found for talk in life.conversations):
-        return _unknown(recording, "nothing was recorded")
-    end = service.limit(recording, found, options)
+        return _unknown(hosts, "nothing was recorded")
     if end is not None and not end.from_ns:
-        return _unknown(recording, f"not checked: {end.why}")
+        return _unknown(hosts, f"not checked: {end.why}")
     if end is not None:
         cut(found, end.from_ns)
     began = time.monotonic()
-    result = explain(found, service.specification(ServerClock(recording), options), most_seconds=most_seconds)
+    specification = service.specification(found, [ServerClock(recording) for recording in recordings], options)
+    result = explain(found, specification, most_seconds=most_seconds)
     why = "" if end is None else f"only its beginning is checked: later {end.why}"
-    if recording.cut_ns:
-        why = "only its beginning is checked: the recording was cut off because of its size"
-    return _trace(recording, found, result, why, time.monotonic() - began)
+    return _trace(hosts, found, result, why, time.monotonic() - began)
 
 
-def _unknown(recording: WireRecording, why: str) -> ServerTrace:
-    return ServerTrace(host=recording.host, state="unknown", why=why)
+def _lives(
+    recordings: Sequence[WireRecording], service: Service, options: Mapping[str, Any]
+) -> tuple[list[Life], Limit | None]:
+    """Return what is to be explained, and from when on it cannot be."""
+    first, *others = recordings
+    found = lives(first, service.parser)
+    cuts = [recording.cut_ns for recording in recordings if recording.cut_ns]
+    ends = [Limit("the recording ends because of its size", min(cuts))] if cuts else []
+    if others:
+        whole, lost = together([found, *[lives(recording, service.parser) for recording in others]])
+        found = [whole]
+        ends += [lost] if lost else []
+    end = service.limit(first, found, options)
+    return found, min([*ends, *([end] if end else [])], key=lambda one: one.from_ns, default=None)
 
 
-def _trace(recording: WireRecording, found: list[Life], result: SearchResult, why: str, seconds: float) -> ServerTrace:
+def _unknown(hosts: str, why: str) -> ServerTrace:
+    return ServerTrace(host=hosts, state="unknown", why=why)
+
+
+def _trace(hosts: str, found: list[Life], result: SearchResult, why: str, seconds: float) -> ServerTrace:
     if result.explained is None:
         why = "the search was given up at its bound"
     first = result.unexplained
     return ServerTrace(
-        host=recording.host,
+        host=hosts,
         state="unknown" if result.explained is None else "possible" if result.explained else "impossible",
         why=why,
         requests=result.requests,

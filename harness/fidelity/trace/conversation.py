@@ -12,10 +12,14 @@ from .clock import Pauses
 
 
 class Reply(NamedTuple):
-    """A message of the server, which it sent at ``time_ns`` or before."""
+    """A message of the server, which it sent at ``sent_ns`` or before.
+
+    ``time_ns`` is its place in the order that a search keeps: the same time, unless the replies say their own order.
+    """
 
     time_ns: int
     data: bytes
+    sent_ns: int
 
 
 @dataclass(slots=True)
@@ -23,7 +27,7 @@ class Request:
     """A request that arrived at ``arrived_ns`` or later, and was executed at ``time_ns`` or later, if at all.
 
     ``words`` are its parts as the service understands them. ``replied_ns`` is the time of its first reply, None if
-    there is none: it may have been executed or not.
+    there is none: it may have been executed or not. ``time_ns`` and ``replied_ns`` are places in the order of replies.
     """
 
     arrived_ns: int
@@ -46,6 +50,8 @@ class Conversation:
     """Time from which on the client's end was closed, None if it was not."""
     ended_ns: int | None = None
     """Time at which the server had closed its end, None if it did not."""
+    host: str = ""
+    """Name of the server."""
 
 
 @dataclass(slots=True)
@@ -92,12 +98,26 @@ def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
         if event.what == "start":
             found.append(Life(event.how, event.time, event.until))
         elif event.what == "open" and found:
-            talk = Conversation(event.connection, event.peer, event.time)
+            talk = Conversation(event.connection, event.peer, event.time, host=recording.host)
             found[-1].conversations.append(talk)
             known[event.connection] = talk, new_parser()
         elif event.connection in known:
             _add(*known[event.connection], event, pauses)
     return found
+
+
+def together(members: Sequence[list[Life]]) -> tuple[Life, Limit | None]:
+    """Return the lives of the members of an ensemble as the one life of the ensemble, and from when on it is not one:
+    a member that lost its data may have lost what the ensemble had committed."""
+    lost = [life.began_ns for found in members for life in found[1:] if life.how != "kept"]
+    first = min(found[0].began_ns for found in members if found)
+    whole = Life("new", first, max(found[0].until_ns for found in members if found))
+    for found in members:
+        whole.conversations += [talk for life in found for talk in life.conversations]
+    whole.conversations.sort(key=lambda talk: talk.opened_ns)
+    for number, talk in enumerate(whole.conversations, 1):
+        talk.number = number
+    return whole, Limit("a server lost its data", min(lost)) if lost else None
 
 
 def in_order(found: Sequence[Life]) -> list[Request]:

@@ -19,8 +19,8 @@ FOREVER: Final = 1 << 62
 
 
 class Step(NamedTuple):
-    """A step of an execution: ``request``, ``close``, ``time`` or ``start``. ``chosen`` is one of the specification's
-    choices, or the time until which time passes."""
+    """A step of an execution: ``request``, ``close``, ``pass`` (the server does something without a request) or
+    ``start``. ``chosen`` is one of the specification's choices."""
 
     what: str
     talk: int = 0
@@ -134,12 +134,12 @@ class Execution:
             if not place.closed and not self.spec.waits(talk):
                 self._add_steps(talk, place, deadline, found, unanswered)
         ordered = [step for _, step in sorted(found)]
+        passing = [Step("pass", chosen=chosen) for chosen in self.spec.passing(deadline)]
         if starts:
-            return starts + unanswered
-        if self.spec.due(deadline):
-            passing = Step("time", chosen=deadline)
-            ordered.insert(0 if self.spec.waits(self.talks[number]) else len(ordered), passing)
-        return ordered + unanswered
+            return starts + passing + unanswered
+        if self.spec.waits(self.talks[number]):
+            return passing + ordered + unanswered
+        return ordered + passing + unanswered
 
     def _add_steps(
         self,
@@ -169,8 +169,8 @@ class Execution:
         self.told_others = False
         if step.what == "start":
             self._start(step.chosen)
-        elif step.what == "time":
-            self.spec.let_time_pass(step.chosen)
+        elif step.what == "pass":
+            self.spec.let_pass(step.chosen)
             self._match()
         else:
             talk, place = self.talks[step.talk], self.places[step.talk]
@@ -223,7 +223,7 @@ class Execution:
             real = talk.replies[place.explained].data
             last = talk.requests[place.executed - 1]
             if real != data and not self.spec.same(last, real, data):
-                self._note(number, self.spec.shown(data))
+                self._note(number, self.spec.shown_reply(data))
                 raise Differs
             place.explained += 1
             self.explained += 1

@@ -79,10 +79,10 @@ class MemcachedSpecification:
         self._last[talk.number] = request.words[0]
         self._talks[talk.number].ask(request.data)
 
-    def due(self, before_ns: int) -> bool:  # noqa: ARG002
-        return False
+    def passing(self, before_ns: int) -> Sequence[int]:  # noqa: ARG002
+        return ()
 
-    def let_time_pass(self, until_ns: int) -> None:
+    def let_pass(self, chosen: int) -> None:
         """Nothing waits for time on a memcached."""
 
     def close(self, talk: Conversation) -> None:
@@ -118,7 +118,10 @@ class MemcachedSpecification:
         del real, simulated
         return request.words[0] in UNSPECIFIED
 
-    def shown(self, data: bytes) -> str:
+    def shown_request(self, request: Request) -> str:
+        return self.shown_reply(request.data)
+
+    def shown_reply(self, data: bytes) -> str:
         return repr(data[:600])[1:]
 
     def digest(self) -> Hashable:

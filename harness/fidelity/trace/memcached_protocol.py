@@ -36,7 +36,7 @@ class MemcachedParser:
         found = []
         while self._waiting and (size := reply_size(self._waiting[0].words[0], self._out)) is not None:
             self._waiting.pop(0).replied_ns = time_ns
-            found.append(Reply(time_ns, self._out[:size]))
+            found.append(Reply(time_ns, self._out[:size], time_ns))
             self._out = self._out[size:]
         return found
 

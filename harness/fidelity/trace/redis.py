@@ -110,13 +110,15 @@ class RedisSpecification:
         command = self.server.commands.get(request.words[0].lower())
         return command is not None and runs_while_loading(command)
 
-    def due(self, before_ns: int) -> bool:
+    def passing(self, before_ns: int) -> Sequence[int]:
+        """Return the time itself, if a wait may have timed out before it."""
         _, now = self._clock.interval(before_ns, before_ns)
         waits = (client.blocked for client in self.server.blocked)
-        return any(one and one.deadline_ms is not None and one.deadline_ms < now // NS_PER_MS for one in waits)
+        due = any(one and one.deadline_ms is not None and one.deadline_ms < now // NS_PER_MS for one in waits)
+        return [before_ns] if due else []
 
-    def let_time_pass(self, until_ns: int) -> None:
-        _, self._running().wall = self._clock.interval(until_ns, until_ns)
+    def let_pass(self, chosen: int) -> None:
+        _, self._running().wall = self._clock.interval(chosen, chosen)
         end_timed_out_waits(self.server)
         self.server.flush_unsent()
 
@@ -202,7 +204,10 @@ class RedisSpecification:
             return replies(real, unordered=True) == replies(simulated, unordered=True)
         return replies(real) == replies(simulated)
 
-    def shown(self, data: bytes) -> str:
+    def shown_request(self, request: Request) -> str:
+        return self.shown_reply(request.data)
+
+    def shown_reply(self, data: bytes) -> str:
         text = ", ".join(replies(data)[0])
         return text if len(text) <= 600 else f"{text[:600]}..."
 

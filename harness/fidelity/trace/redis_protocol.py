@@ -56,7 +56,7 @@ class RedisParser:
                 request.replied_ns = request.replied_ns or time_ns
                 if left > 1:
                     self._waiting.insert(0, (request, left - 1))
-        return [Reply(time_ns, one) for one in found]
+        return [Reply(time_ns, one, time_ns) for one in found]
 
 
 def _count(request: Request) -> int:

@@ -103,7 +103,10 @@ class _Search:
             self._go_back()
         step = node.steps.pop(0)
         if step.what == "request" and not step.chosen:
-            step, *others = self._dated(step)
+            dated = self._dated(step)
+            if not dated:
+                return
+            step, *others = dated
             node.steps[:0] = others
         self.taken += 1
         try:
@@ -141,15 +144,15 @@ class _Search:
 
     def first_difference(self) -> Unexplained | None:
         """Return the earliest message that is not explained by the executions that come furthest."""
-        furthest, shown = self._now.furthest, self._now.spec.shown
+        furthest, spec = self._now.furthest, self._now.spec
         talk, reply, request = furthest.talk, furthest.reply, furthest.request
         if talk is None or reply is None:
             return None
         return Unexplained(
-            request="" if request is None else shown(request.data),
+            request="" if request is None else spec.shown_request(request),
             connection=talk.number,
             peer=talk.peer,
-            time_ns=reply.time_ns,
-            real=shown(reply.data),
+            time_ns=reply.sent_ns,
+            real=spec.shown_reply(reply.data),
             possible=tuple(furthest.replies.get(talk.number, ())),
         )

@@ -30,10 +30,11 @@ class Specification(Protocol):
 
     def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None: ...
 
-    def due(self, before_ns: int) -> bool:
-        """Return whether time alone may make the server send something before this time."""
+    def passing(self, before_ns: int) -> Sequence[int]:
+        """Return what the server may do before this time without a request, one for each possibility."""
 
-    def let_time_pass(self, until_ns: int) -> None: ...
+    def let_pass(self, chosen: int) -> None:
+        """Let the server do one of the things that :meth:`passing` returned."""
 
     def close(self, talk: Conversation) -> None:
         """Close a connection."""
@@ -47,8 +48,11 @@ class Specification(Protocol):
     def same(self, request: Request, real: bytes, simulated: bytes) -> bool:
         """Return whether two replies to a request are equal, but for what no specification says."""
 
-    def shown(self, data: bytes) -> str:
-        """Return a request or a reply as text."""
+    def shown_request(self, request: Request) -> str:
+        """Return a request as text."""
+
+    def shown_reply(self, data: bytes) -> str:
+        """Return a reply as text."""
 
     def digest(self) -> Hashable:
         """Return a value that differs for states in which the server may answer differently to any other connection

@@ -174,8 +174,7 @@ class Leader:
         disk, server = self._disk, self._server
         self.established = True
         if self.epoch is not None:
-            disk.epoch = self.epoch
-            self._zxid = self.epoch << 32
+            self.begin_epoch(self.epoch)
         else:
             self._zxid = disk.last_zxid
         while disk.proposed:
@@ -187,6 +186,11 @@ class Leader:
                 send(follower.conn, "uptodate", disk.committed)
         server.set_serving(True)
         self._expire_sessions()
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Give the transactions from now on the zxids of this epoch."""
+        self._disk.epoch = epoch
+        self._zxid = epoch << 32
 
     # Requests.
 
@@ -299,6 +303,11 @@ class Leader:
         for session in self._sessions.expired(now):
             if self._ended:
                 return
-            self._host.log(f"session 0x{session:x} expired")
-            self._zxid += 1
-            self._propose(self._preparer.close_session(self._zxid, self._host.wall_ns() // MS, session), None)
+            self.expire(session)
+
+    def expire(self, session: int) -> None:
+        """Propose to close a session that has expired."""
+        self._sessions.close(session)
+        self._host.log(f"session 0x{session:x} expired")
+        self._zxid += 1
+        self._propose(self._preparer.close_session(self._zxid, self._host.wall_ns() // MS, session), None)

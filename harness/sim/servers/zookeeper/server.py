@@ -105,7 +105,8 @@ class ZooKeeperServer:
         self._waiting: dict[int, QueuedRequest | ClientConnection] = {}
         self._watches = WatchManager(self._notify)
         self._last_number = 0
-        self._next_session = 0
+        self.next_session = 0
+        """Id of the last session that was created here."""
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self._host = host
@@ -113,7 +114,7 @@ class ZooKeeperServer:
             self.tree = Tree()
         self.use_tree(self.tree)
         elapsed = host.monotonic_ns() // 1_000_000
-        self._next_session = self.number << 56 | elapsed << 24 >> 8 & (1 << 56) - 1
+        self.next_session = self.number << 56 | elapsed << 24 >> 8 & (1 << 56) - 1
 
     def stop(self) -> None:
         self._generation += 1
@@ -191,7 +192,8 @@ class ZooKeeperServer:
 
     # Sessions.
 
-    def _password(self, session: int) -> bytes:
+    def password(self, session: int) -> bytes:
+        """Return the password that the server gave to the client of a session."""
         return hashlib.blake2s(session.to_bytes(8, "big", signed=True), digest_size=16).digest()
 
     def _connect(self, client: ClientConnection, reader: JuteReader) -> None:
@@ -204,19 +206,23 @@ class ZooKeeperServer:
         low, high = self._timeouts
         client.timeout = min(max(timeout, low), high)
         if not session:
-            self._next_session += 1
-            client.session = self._next_session
+            self.next_session += 1
+            client.session = self.next_session
             self.client_hosts[client.session] = client.conn.peer
             number = self._register(client)
             self.ensemble.submit(number, client.session, OpCode.CREATE_SESSION, jute.integer(client.timeout))
             return
-        for other in [other for other in self._clients if other.session == session]:
+        for other in self.taken_over(client, session):
             self._drop(other)
         client.session = session
-        if password == self._password(session):
+        if password == self.password(session):
             self.ensemble.revalidate(self._register(client), session, client.timeout)
         else:
             self._send_connect_response(client, valid=False)
+
+    def taken_over(self, client: ClientConnection, session: int) -> list[ClientConnection]:  # noqa: ARG002
+        """Return the connections that a session had on this server, before ``client`` resumed it."""
+        return [other for other in self._clients if other.session == session]
 
     def is_behind(self, zxid: int) -> bool:
         """Return whether this server lags behind ``zxid``; it then refuses a client that has seen ``zxid``."""
@@ -232,7 +238,7 @@ class ZooKeeperServer:
         if not self._report(client, jute.CONNECT):
             return
         timeout, session = (client.timeout, client.session) if valid else (0, 0)
-        password = self._password(session) if valid else bytes(16)
+        password = self.password(session) if valid else bytes(16)
         body = jute.integer(0) + jute.integer(timeout) + jute.long(session) + jute.buffer(password)
         client.conn.send(jute.frame(body + jute.boolean(False)))
         if not valid:

@@ -73,8 +73,5 @@ class SessionTracker:
         self._all.pop(number, None)
 
     def expired(self, now: int) -> list[int]:
-        """Return the sessions that have expired by ``now``, and mark them as closing."""
-        expired = [number for number, session in self._all.items() if not session.closing and session.expires <= now]
-        for number in expired:
-            self.close(number)
-        return expired
+        """Return the sessions that have expired by ``now``."""
+        return [number for number, session in self._all.items() if not session.closing and session.expires <= now]

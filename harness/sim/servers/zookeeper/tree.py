@@ -14,7 +14,9 @@ from .jute import OPEN_ACL, Acl, Code, OpCode
 
 CREATED, DELETED, CHANGED, CHILDREN = 1, 2, 3, 4
 """Kinds of watch events."""
-SYSTEM: Final = ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota")
+CONFIG: Final = "/zookeeper/config"
+"""Node for the configuration of an ensemble, whose contents are not simulated."""
+SYSTEM: Final = ("/", "/zookeeper", CONFIG, "/zookeeper/quota")
 """Nodes that always exist and cannot be deleted."""
 MAX_INT: Final = 2**31 - 1
 
@@ -122,6 +124,10 @@ def split(path: str) -> tuple[str, str]:
 Trigger = Callable[[int, str], None]
 
 
+def _no_trigger(kind: int, path: str) -> None:
+    """Trigger no watch: the tree is not served to clients yet."""
+
+
 class Tree:
     """All znodes, sessions and ephemeral nodes as of transaction ``zxid``. ``trigger`` is called with each event."""
 
@@ -131,12 +137,13 @@ class Tree:
         self.ephemerals: dict[int, dict[str, None]] = {}
         self.sessions: dict[int, int] = {}
         """Time-outs of all open sessions in ms, by session id."""
-        self.trigger: Trigger = lambda kind, path: None  # noqa: ARG005
+        self.trigger: Trigger = _no_trigger
         for path in SYSTEM:
             self.nodes[path] = Znode(b"", [OPEN_ACL], 0, 0, 0)
         for path in SYSTEM[1:]:
             parent, name = split(path)
             self.nodes[parent].children[name] = None
+        self.nodes[CONFIG].aversion = -1
 
     def get(self, path: str) -> Znode | None:
         return self.nodes.get(path or "/")

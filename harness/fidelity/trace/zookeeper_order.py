@@ -1,0 +1,138 @@
+"""The order of a recorded ZooKeeper's transactions, which its replies say by their zxid.
+
+The reply to a write has the zxid of its transaction, which only grows, and the reply to a read that of the last
+transaction before it. So recorded traffic is searched in the order of zxids, not of times: a follower may answer with a
+state that is behind. Of the times remains that a write comes after all transactions that had been replied to before it
+arrived, on any server, and a read after those on its own server. The answer to a connect request and a watch event
+say no zxid: they come before the next reply on their connection.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from .conversation import Conversation, Life, Reply, Request
+from .execution import FOREVER
+from .zookeeper_protocol import CONNECT, WRITES, answered, greeting, is_event, op_of, times_of, zxid_of
+
+_COUNTER: Final = 0xFFFFFFFF
+"""Bits of a zxid that count transactions. They are 0 in what a leader replies before its first one, and a server
+forgets that zxid when it loses its leader."""
+LAST: Final = FOREVER - 1
+"""Place in the order that is after all transactions."""
+
+
+class Zxids:
+    """What replies say about the transactions of a life, and of the lives after it until the data are lost."""
+
+    def __init__(self, lives: Sequence[Life]) -> None:
+        self.times_ms: dict[int, int] = {}
+        """Time of transactions by zxid."""
+        seen: list[tuple[int, int]] = []
+        writes: list[int] = []
+        for talk in (talk for life in lives for talk in life.conversations):
+            for request, reply in answered(talk):
+                self.times_ms |= times_of(request, reply.data)
+                if request.words != (CONNECT,):
+                    seen.append((zxid_of(reply.data), reply.sent_ns))
+                    writes += [zxid_of(reply.data)] if op_of(request) in WRITES else []
+        seen.sort()
+        latest: list[tuple[int, int]] = []
+        for zxid, sent_ns in reversed(seen):
+            if not latest or sent_ns < latest[-1][1]:
+                latest.append((zxid, sent_ns))
+        self._latest = latest[::-1]
+        self.epochs = sorted({zxid >> 32 for zxid, _ in seen})
+        self.claimed = frozenset(writes)
+        """zxids of the requests that have a reply. Sessions that begin or expire, and requests without a reply, have
+        others."""
+
+    def latest_ns(self, zxid: int) -> int:
+        """Return the time until which a transaction was executed at the latest."""
+        at = bisect_left(self._latest, (zxid, 0))
+        return self._latest[at][1] if at < len(self._latest) else FOREVER
+
+
+def place(zxid: int, *, reads: bool) -> int:
+    """Return the place of a transaction, or of the reads after it."""
+    return 2 * zxid + reads
+
+
+def zxid_at(place_ns: int) -> int:
+    """Return the zxid of a place in the order."""
+    return place_ns >> 1
+
+
+def put_in_order(life: Life) -> None:
+    """Replace the times of a life by places in the order of zxids; ``arrived_ns`` and ``sent_ns`` remain times."""
+    everywhere = _Replied(life.conversations)
+    own = {
+        host: _Replied([talk for talk in life.conversations if talk.host == host])
+        for host in {talk.host for talk in life.conversations}
+    }
+    for talk in life.conversations:
+        replied = {id(request): reply for request, reply in answered(talk)}
+        places = _reply_places(talk)
+        for request in talk.requests:
+            _put_request(request, replied.get(id(request)), everywhere, own[talk.host])
+            if id(request) in replied:
+                request.replied_ns = places[id(replied[id(request)])]
+        talk.replies = [reply._replace(time_ns=places[id(reply)]) for reply in talk.replies]
+        talk.opened_ns = 0
+        # A request without a reply is executed after the end of its connection, if it was in the server's queues.
+        talk.ended_ns = None
+        talk.closed_ns = None if talk.closed_ns is None else LAST
+
+
+class _Replied:
+    """zxids of the replies of some connections, by time."""
+
+    def __init__(self, talks: Sequence[Conversation]) -> None:
+        found = [
+            (reply.sent_ns, zxid_of(reply.data))
+            for talk in talks
+            for request, reply in answered(talk)
+            if request.words != (CONNECT,) and zxid_of(reply.data) & _COUNTER
+        ]
+        self._times: list[int] = []
+        self._highest: list[int] = []
+        for sent_ns, zxid in sorted(found):
+            self._times.append(sent_ns)
+            self._highest.append(max(zxid, self._highest[-1] if self._highest else 0))
+
+    def before(self, time_ns: int) -> int:
+        """Return the highest zxid of the replies before a time, -1 if there is none."""
+        at = bisect_left(self._times, time_ns)
+        return self._highest[at - 1] if at else -1
+
+
+def _reply_places(talk: Conversation) -> dict[int, int]:
+    """Return the place of each message of a connection, by its identity."""
+    kinds = {id(reply): request for request, reply in answered(talk)}
+    found: dict[int, int] = {}
+    following = LAST
+    for reply in reversed(talk.replies):
+        request = kinds.get(id(reply))
+        if request is not None and request.words != (CONNECT,) and not is_event(reply.data):
+            following = place(zxid_of(reply.data), reads=op_of(request) not in WRITES)
+        found[id(reply)] = following
+    return found
+
+
+def _put_request(request: Request, reply: Reply | None, everywhere: _Replied, own: _Replied) -> None:
+    arrived = request.arrived_ns
+    if request.words == (CONNECT,):
+        asked = greeting(request)
+        if asked.session:
+            request.time_ns = place(max(0, own.before(arrived), asked.seen), reads=True)
+        else:
+            request.time_ns = place(max(everywhere.before(arrived) + 1, asked.seen), reads=False)
+        return
+    if op_of(request) not in WRITES:
+        least = place(max(0, own.before(arrived)), reads=True)
+        request.time_ns = least if reply is None else max(least, place(zxid_of(reply.data), reads=True))
+        return
+    least = place(everywhere.before(arrived) + 1, reads=False)
+    request.time_ns = least if reply is None else max(least, place(zxid_of(reply.data), reads=False))
