@@ -3,54 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
 
 from harness.clusters.kinds import KINDS
 from harness.clusters.wire import WireRecording
 from harness.documents.trace import ServerTrace, TraceDifference
 
-from . import memcached, redis, zookeeper, zookeeper_limit
 from .clock import ServerClock
-from .conversation import Life, Limit, Parser, Unreadable, cut, lives, together
-from .memcached_protocol import MemcachedParser
-from .redis_protocol import RedisParser
+from .conversation import Life, Limit, Unreadable, cut, lives, together
 from .search import MOST_SECONDS, SearchResult, explain
-from .specification import Specification
-from .zookeeper_protocol import ZooKeeperParser
+from .service import Service
+
+SERVICES: Final = ("memcached", "postgres", "redis", "zookeeper")
+"""Services of kinds of clusters for which a module of this package has a ``SERVICE``."""
 
 
-class Service(NamedTuple):
-    """How the traffic of a family of servers is checked. ``limit`` says how much of it can be, with the plan's server
-    options. With ``replicated``, the servers of a run are members of one ensemble, and are checked together."""
-
-    parser: type[Parser]
-    specification: Callable[[list[Life], Sequence[ServerClock], Mapping[str, Any]], Specification]
-    limit: Callable[[WireRecording, list[Life], Mapping[str, Any]], Limit | None]
-    replicated: bool = False
-
-
-SERVICES: Final = {
-    "redis": Service(
-        RedisParser,
-        lambda _, clocks, options: redis.RedisSpecification(clocks[0], str(options.get("persistence", "always"))),
-        redis.limit,
-    ),
-    "memcached": Service(
-        MemcachedParser,
-        lambda found, clocks, options: memcached.MemcachedSpecification(clocks[0]),  # noqa: ARG005
-        memcached.limit,
-    ),
-    "zookeeper": Service(
-        ZooKeeperParser,
-        lambda found, clocks, options: zookeeper.ZooKeeperSpecification(
-            found, clocks, int(options.get("tick_ms", zookeeper.TICK_MS))
-        ),
-        zookeeper_limit.limit,
-        replicated=True,
-    ),
-}
-"""By the service of a kind of cluster."""
+def _service(kind: str) -> Service:
+    """Return how the servers of a kind are checked. Its module is imported here since it needs the service's extra."""
+    module = import_module(f"harness.fidelity.trace.{KINDS.find(kind).service}")
+    found: Service = module.SERVICE
+    return found
 
 
 def not_specified(kind: str) -> str:
@@ -65,7 +39,7 @@ def check_recordings(
 
     ``options`` are the plan's ``server_options``; ``most_seconds`` bounds each search.
     """
-    if not_specified(recordings[0].kind) or not SERVICES[KINDS.find(recordings[0].kind).service].replicated:
+    if not_specified(recordings[0].kind) or not _service(recordings[0].kind).replicated:
         return tuple([check_recording(one, options, most_seconds=most_seconds) for one in recordings])
     return (_check(recordings, options, most_seconds),)
 
@@ -81,7 +55,7 @@ def _check(recordings: Sequence[WireRecording], options: Mapping[str, Any], most
     hosts = ", ".join(recording.host for recording in recordings)
     if why := not_specified(recordings[0].kind):
         return _unknown(hosts, why)
-    service = SERVICES[KINDS.find(recordings[0].kind).service]
+    service = _service(recordings[0].kind)
     if lost := sum(recording.lost for recording in recordings):
         return _unknown(hosts, f"the recording lost {lost} packets")
     try:
@@ -98,6 +72,10 @@ def _check(recordings: Sequence[WireRecording], options: Mapping[str, Any], most
     specification = service.specification(found, [ServerClock(recording) for recording in recordings], options)
     result = explain(found, specification, most_seconds=most_seconds)
     why = "" if end is None else f"only its beginning is checked: later {end.why}"
+    if result.explained is False and specification.undecided:
+        result.explained, why = None, f"a reply is not explained, and not impossible: {specification.undecided}"
+    elif result.explained is None:
+        why = "the search was given up at its bound"
     return _trace(hosts, found, result, why, time.monotonic() - began)
 
 
@@ -122,8 +100,6 @@ def _unknown(hosts: str, why: str) -> ServerTrace:
 
 
 def _trace(hosts: str, found: list[Life], result: SearchResult, why: str, seconds: float) -> ServerTrace:
-    if result.explained is None:
-        why = "the search was given up at its bound"
     first = result.unexplained
     return ServerTrace(
         host=hosts,

@@ -19,7 +19,8 @@ from harness.sim.servers.memcached.store import NS_PER_S
 
 from .clock import ServerClock
 from .conversation import Conversation, Life, Limit, Reply, Request, in_order
-from .memcached_protocol import reply_size
+from .memcached_protocol import MemcachedParser, reply_size
+from .service import Service
 from .specification import Moment
 
 LATE_NS: Final = 60_000_000
@@ -45,6 +46,10 @@ class MemcachedSpecification:
         self._began_ns = 0
         """Time at which the process began to count."""
         self._second = 0
+
+    @property
+    def undecided(self) -> str:
+        return ""
 
     # Driving the server.
 
@@ -149,3 +154,10 @@ def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str,
             if len(keys) > MOST_KEYS:
                 return Limit("the server may have evicted items", request.arrived_ns)
     return None
+
+
+SERVICE: Final = Service(
+    MemcachedParser,
+    lambda found, clocks, options: MemcachedSpecification(clocks[0]),  # noqa: ARG005
+    limit,
+)

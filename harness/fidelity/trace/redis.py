@@ -26,7 +26,8 @@ from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
 
 from .clock import ServerClock
 from .conversation import Conversation, Life, Limit, Reply, Request, in_order
-from .redis_protocol import SUBSCRIPTIONS, split_replies
+from .redis_protocol import SUBSCRIPTIONS, RedisParser, split_replies
+from .service import Service
 from .specification import Moment
 
 UNSPECIFIED: Final = frozenset(
@@ -72,6 +73,10 @@ class RedisSpecification:
         """Expiry of a key, and by how many ms it may be earlier or later."""
         self._loaded = True
         """False if the server may still be loading its data."""
+
+    @property
+    def undecided(self) -> str:
+        return ""
 
     # Driving the server.
 
@@ -295,3 +300,10 @@ def _limits(found: Sequence[Life]) -> Iterator[Limit]:
             yield Limit("the server becomes a replica", request.arrived_ns)
         if words == [b"config", b"set", b"maxmemory"]:
             yield Limit(EVICTS, request.arrived_ns)
+
+
+SERVICE: Final = Service(
+    RedisParser,
+    lambda _, clocks, options: RedisSpecification(clocks[0], str(options.get("persistence", "always"))),
+    limit,
+)

@@ -18,6 +18,10 @@ class Moment(NamedTuple):
 class Specification(Protocol):
     """A simulated server as a search drives it."""
 
+    @property
+    def undecided(self) -> str:
+        """Why a real server may give replies that no execution was found for; "" if the simulated one never does."""
+
     def starts(self, life: Life) -> Sequence[int]:
         """Return what the recording leaves open about a start, the likeliest first, one for each possibility."""
 

@@ -22,11 +22,14 @@ from harness.sim.service import Conn, ServiceHost
 
 from .clock import ServerClock
 from .conversation import Conversation, Life, Reply, Request
+from .service import Service
 from .specification import Moment
+from .zookeeper_limit import limit
 from .zookeeper_order import LAST, Zxids, put_in_order, zxid_at
 from .zookeeper_protocol import (
     CONNECT,
     WRITES,
+    ZooKeeperParser,
     answered,
     code_of,
     greeting,
@@ -128,6 +131,10 @@ class ZooKeeperSpecification:
         self._ordered = len(self._members) == 1
         """Whether children are listed in the order of the simulated server."""
 
+    @property
+    def undecided(self) -> str:
+        return ""
+
     # Driving the server.
 
     def starts(self, life: Life) -> Sequence[int]:  # noqa: ARG002
@@ -149,13 +156,13 @@ class ZooKeeperSpecification:
         host.wall = chosen
         self._service.quorum.number = 1 + self._members.index(talk.host)
         connection = self._talks.get(talk.number)
-        if connection is None:
+        if connection is None or (request.words == (CONNECT,) and request.replied_ns is None):
             connection = self._talks[talk.number] = _Member(host, talk.peer, talk.host)
         client: ClientConnection = connection.session
         data = request.data
         if request.words == (CONNECT,):
             asked, known = greeting(request), session_of(talk.replies[0].data) if talk.replies else None
-            server.next_session = (known.session if known else _UNKNOWN_SESSION + talk.number) - 1
+            server.next_session = known.session - 1 if known else max(_UNKNOWN_SESSION, *server.tree.sessions)
             session = asked.session
             if session and self._sessions.get(session) == asked.password:
                 data = data[:_PASSWORD] + server.password(session) + data[_PASSWORD + len(asked.password) :]
@@ -176,7 +183,12 @@ class ZooKeeperSpecification:
         leader = self._service.leader
         found: list[int] = []
         if zxid + 1 not in self._now.claimed:
-            found += [one for one in self._service.server.tree.sessions if leader.remaining_ns(one) == 0]
+            sessions = self._service.server.tree.sessions
+            nameless = [one for one in sessions if one > _UNKNOWN_SESSION]
+            # Of those with one time-out, the first one explains all that another one explains.
+            first = {timeout: one for one in reversed(nameless) for timeout in [sessions[one]]}
+            found += [one for one in sessions if one not in nameless or one in first.values()]
+            found = [one for one in found if leader.remaining_ns(one) == 0]
         following = next((epoch for epoch in self._now.epochs if epoch > zxid >> 32), None)
         if following is not None and (before_ns == LAST or zxid_at(before_ns) >> 32 >= following):
             found.append(NEW_EPOCH)
@@ -304,3 +316,11 @@ def _generations(found: Sequence[Life]) -> list[list[Life]]:
             generations.append([])
         generations[-1].append(life)
     return generations
+
+
+SERVICE: Final = Service(
+    ZooKeeperParser,
+    lambda found, clocks, options: ZooKeeperSpecification(found, clocks, int(options.get("tick_ms", TICK_MS))),
+    limit,
+    replicated=True,
+)

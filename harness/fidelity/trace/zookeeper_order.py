@@ -15,7 +15,7 @@ from typing import Final
 
 from .conversation import Conversation, Life, Reply, Request
 from .execution import FOREVER
-from .zookeeper_protocol import CONNECT, WRITES, answered, greeting, is_event, op_of, times_of, zxid_of
+from .zookeeper_protocol import CONNECT, WRITES, answered, greeting, is_event, op_of, session_of, times_of, zxid_of
 
 _COUNTER: Final = 0xFFFFFFFF
 """Bits of a zxid that count transactions. They are 0 in what a leader replies before its first one, and a server
@@ -84,6 +84,36 @@ def put_in_order(life: Life) -> None:
         # A request without a reply is executed after the end of its connection, if it was in the server's queues.
         talk.ended_ns = None
         talk.closed_ns = None if talk.closed_ns is None else LAST
+    _join_unanswered_connects(life)
+
+
+def _join_unanswered_connects(life: Life) -> None:
+    """Leave out the connect requests without an answer that change nothing, and put the others into one connection.
+
+    A session that its client has not learnt of can only expire. Of several with one time-out, the first explains all
+    that another one explains. To resume a session without an answer matters to its writes on other connections.
+    """
+    writers = {
+        greeting(talk.requests[0]).session or session_of(talk.replies[0].data).session
+        for talk in life.conversations
+        if talk.replies and talk.requests[0].words == (CONNECT,)
+        for request in talk.requests[1:]
+        if request.replied_ns is None and op_of(request) in WRITES
+    }
+    joined: dict[int, list[Request]] = {}
+    for talk in life.conversations:
+        first = talk.requests[0] if talk.requests else None
+        if first is None or first.words != (CONNECT,) or first.replied_ns is not None:
+            continue
+        session = greeting(first).session
+        if session not in writers:
+            talk.requests = []
+            if not session:
+                joined.setdefault(greeting(first).timeout, []).append(first)
+    for requests in joined.values():
+        number = max(talk.number for talk in life.conversations) + 1
+        requests.sort(key=lambda request: (request.time_ns, request.arrived_ns))
+        life.conversations.append(Conversation(number, "", 0, requests, host=life.conversations[0].host))
 
 
 class _Replied:

@@ -28,6 +28,7 @@ class Greeting(NamedTuple):
     """A connect request."""
 
     seen: int
+    timeout: int
     session: int
     password: bytes
 
@@ -111,8 +112,7 @@ def op_of(request: Request) -> int:
 def greeting(request: Request) -> Greeting:
     """Decode a connect request."""
     reader = JuteReader(request.data[8:])
-    seen, _, session = reader.long(), reader.integer(), reader.long()
-    return Greeting(seen, session, reader.buffer() or b"")
+    return Greeting(reader.long(), reader.integer(), reader.long(), reader.buffer() or b"")
 
 
 def session_of(frame: bytes) -> Session:

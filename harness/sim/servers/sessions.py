@@ -44,16 +44,17 @@ class SessionServer(Generic[S]):
     def __init__(self, first: int) -> None:
         self.on_command: Callable[[str, str], None] | None = None
         self._first = first
-        self._next = first
+        self.next_number = first
+        """Number of the session that is opened next."""
         self._sessions: dict[int, S] = {}
         self._runnable: deque[S] = deque()
         self._running = False
 
     def add_session(self, conn: Conn, new: Callable[[int], S]) -> S:
         """Return the session of a connection, which ``new`` makes with its number."""
-        session: S = new(self._next)
-        conn.session = self._sessions[self._next] = session
-        self._next += 1
+        session: S = new(self.next_number)
+        conn.session = self._sessions[self.next_number] = session
+        self.next_number += 1
         return session
 
     def forget_sessions(self) -> list[S]:
@@ -62,7 +63,7 @@ class SessionServer(Generic[S]):
         self._sessions.clear()
         self._runnable.clear()
         self._running = False
-        self._next = self._first
+        self.next_number = self._first
         return sessions
 
     def received(self, conn: Conn, data: bytes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import expressions as exp
 
-from .errors import NO_TABLE, PgError, unsupported
+from .errors import DUPLICATE_TABLE, NO_TABLE, PgError, unsupported
 from .expressions import type_of
 from .plans import find_table
 from .storage import Column, Table
@@ -22,7 +22,7 @@ def create(tables: dict[str, Table], tree: Any) -> str:
     if name in tables:
         if tree.args.get("exists"):
             return f'relation "{name}" already exists, skipping'
-        raise PgError("42P07", f'relation "{name}" already exists')
+        raise PgError(DUPLICATE_TABLE, f'relation "{name}" already exists')
     table = Table(name, [], [])
     for item in tree.this.expressions:
         if isinstance(item, exp.ColumnDef):

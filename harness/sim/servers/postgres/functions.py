@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from .errors import PgError
 from .hashing import hash_text, hash_text_extended
-from .values import BOOL, INT4, INT8, TEXT, TIMESTAMPTZ
+from .values import BOOL, INT4, INT8, NAME, TEXT, TIMESTAMPTZ
 
 VERSION: Final = "PostgreSQL 15.0 (simulated)"
 
@@ -56,7 +56,7 @@ FUNCTIONS: Final[dict[tuple[str, int], Function]] = {
     ("clock_timestamp", 0): Function((), TIMESTAMPTZ, lambda caller: moment(caller.wall_ns())),
     ("pg_backend_pid", 0): Function((), INT4, lambda caller: caller.number),
     ("version", 0): Function((), TEXT, lambda _: VERSION),
-    ("current_schema", 0): Function((), TEXT, lambda _: "public"),
+    ("current_schema", 0): Function((), NAME, lambda _: "public"),
     ("hashtext", 1): Function((TEXT,), INT4, lambda _, text: hash_text(text)),
     ("hashtextextended", 2): Function((TEXT, INT8), INT8, lambda _, text, seed: hash_text_extended(text, seed)),
     ("current_setting", 1): Function((TEXT,), TEXT, _setting),

@@ -68,6 +68,11 @@ class LockManager:
     def __init__(self) -> None:
         self._queues: dict[Tag, _Queue] = {}
 
+    def contents(self) -> Iterator[tuple[Tag, list[LockHolder], list[LockHolder]]]:
+        """Yield each lock with the sessions that hold it and those that wait for it, in their order."""
+        for tag, queue in self._queues.items():
+            yield tag, list(queue.holders), [request.holder for request in queue.requests]
+
     def holders(self, tag: Tag) -> list[LockHolder]:
         """Return the sessions that hold a lock."""
         queue = self._queues.get(tag)

@@ -145,6 +145,16 @@ class PgSession:
             delay = self.duration_ns("deadlock_timeout")
             self._start_timer("deadlock", delay, self.server.locks.check_deadlock, self.holder)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a statement of the session waits."""
+        return self._wait is not None
+
+    def end_wait(self, outcome: WaitOutcome) -> None:
+        """End the wait of the session's statement."""
+        if self._wait is not None:
+            self.server.run_event(self._wait.end, outcome)
+
     # Timers.
 
     def duration_ns(self, name: str) -> int:

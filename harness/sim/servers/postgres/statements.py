@@ -12,11 +12,12 @@ from sqlglot import expressions as exp
 from harness.sim.servers.waits import Wait
 
 from . import definitions, settings, sql
-from .errors import SYNTAX, PgError, unsupported
+from .errors import DUPLICATE_TABLE, SYNTAX, PgError, unsupported
 from .interface import SessionInterface
 from .plans import Outcome, Plan
 from .protocol import Field
 from .select import compile_select
+from .storage import Table
 from .values import TEXT
 from .write import compile_change, compile_insert
 
@@ -64,12 +65,13 @@ def _plan(session: SessionInterface, text: str, declared: tuple[int, ...]) -> Pl
     if found is None:
         if len(plans) > 4096:
             plans.clear()
-        found = plans[text, declared] = _compile(session, text, declared)
+        found = plans[text, declared] = compile_statement(text, declared, session.server.tables)
     return found
 
 
-def _compile(session: SessionInterface, text: str, declared: tuple[int, ...]) -> Plan:
-    tree, tables = sql.parse(text), session.server.tables
+def compile_statement(text: str, declared: tuple[int, ...], tables: dict[str, Table]) -> Plan:
+    """Compile a SELECT, INSERT, UPDATE or DELETE. Raises PgError."""
+    tree = sql.parse(text)
     if isinstance(tree, exp.Select):
         return compile_select(tree, tables, declared)
     if isinstance(tree, exp.Insert):
@@ -100,7 +102,7 @@ def _define(session: SessionInterface, prepared: Prepared) -> Outcome:
     notice = _DEFINITIONS[prepared.word](session.server.tables, tree)
     session.server.plans.clear()
     if notice:
-        session.warn(notice, "00000", severity="NOTICE")
+        session.warn(notice, DUPLICATE_TABLE if prepared.word == "CREATE" else "00000", severity="NOTICE")
     return Outcome(prepared.word if prepared.word == "TRUNCATE" else f"{prepared.word} TABLE")
 
 
