@@ -36,6 +36,7 @@ def test_traffic_under_a_fault_is_recorded_and_possible(tmp_path: Path, fault: s
 
 
 ENSEMBLE: dict[str, tuple[str, FaultSpec]] = {
+    "kill": ("etcd-mutex", FaultSpec("kill", at=1.0, for_=2.0)),
     "leader-loss": ("kazoo-lock", FaultSpec("leader-loss", at=1.0, for_=2.0)),
     "client-pause": ("zookeeper-ephemeral", FaultSpec("client-pause", on="acquire", nth=2, for_=4.0)),
 }

@@ -22,10 +22,11 @@ from harness.sim.service import Conn, ServiceHost
 
 from .clock import ServerClock
 from .conversation import Conversation, Life, Reply, Request
+from .log_order import LAST, number_at
 from .service import Service
 from .specification import Moment
 from .zookeeper_limit import limit
-from .zookeeper_order import LAST, Zxids, put_in_order, zxid_at
+from .zookeeper_order import Zxids, put_in_order
 from .zookeeper_protocol import (
     CONNECT,
     WRITES,
@@ -190,7 +191,7 @@ class ZooKeeperSpecification:
             found += [one for one in sessions if one not in nameless or one in first.values()]
             found = [one for one in found if leader.remaining_ns(one) == 0]
         following = next((epoch for epoch in self._now.epochs if epoch > zxid >> 32), None)
-        if following is not None and (before_ns == LAST or zxid_at(before_ns) >> 32 >= following):
+        if following is not None and (before_ns == LAST or number_at(before_ns) >> 32 >= following):
             found.append(NEW_EPOCH)
         return found
 

@@ -9,19 +9,16 @@ say no zxid: they come before the next reply on their connection.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
 from .conversation import Conversation, Life, Reply, Request
-from .execution import FOREVER
+from .log_order import LAST, Said, place
 from .zookeeper_protocol import CONNECT, WRITES, answered, greeting, is_event, op_of, session_of, times_of, zxid_of
 
 _COUNTER: Final = 0xFFFFFFFF
 """Bits of a zxid that count transactions. They are 0 in what a leader replies before its first one, and a server
 forgets that zxid when it loses its leader."""
-LAST: Final = FOREVER - 1
-"""Place in the order that is after all transactions."""
 
 
 class Zxids:
@@ -36,40 +33,24 @@ class Zxids:
             for request, reply in answered(talk):
                 self.times_ms |= times_of(request, reply.data)
                 if request.words != (CONNECT,):
-                    seen.append((zxid_of(reply.data), reply.sent_ns))
+                    seen.append((reply.sent_ns, zxid_of(reply.data)))
                     writes += [zxid_of(reply.data)] if op_of(request) in WRITES else []
-        seen.sort()
-        latest: list[tuple[int, int]] = []
-        for zxid, sent_ns in reversed(seen):
-            if not latest or sent_ns < latest[-1][1]:
-                latest.append((zxid, sent_ns))
-        self._latest = latest[::-1]
-        self.epochs = sorted({zxid >> 32 for zxid, _ in seen})
+        self._said = Said(seen)
+        self.epochs = sorted({zxid >> 32 for _, zxid in seen})
         self.claimed = frozenset(writes)
         """zxids of the requests that have a reply. Sessions that begin or expire, and requests without a reply, have
         others."""
 
     def latest_ns(self, zxid: int) -> int:
         """Return the time until which a transaction was executed at the latest."""
-        at = bisect_left(self._latest, (zxid, 0))
-        return self._latest[at][1] if at < len(self._latest) else FOREVER
-
-
-def place(zxid: int, *, reads: bool) -> int:
-    """Return the place of a transaction, or of the reads after it."""
-    return 2 * zxid + reads
-
-
-def zxid_at(place_ns: int) -> int:
-    """Return the zxid of a place in the order."""
-    return place_ns >> 1
+        return self._said.latest_ns(zxid)
 
 
 def put_in_order(life: Life) -> None:
     """Replace the times of a life by places in the order of zxids; ``arrived_ns`` and ``sent_ns`` remain times."""
-    everywhere = _Replied(life.conversations)
+    everywhere = _said(life.conversations)
     own = {
-        host: _Replied([talk for talk in life.conversations if talk.host == host])
+        host: _said([talk for talk in life.conversations if talk.host == host])
         for host in {talk.host for talk in life.conversations}
     }
     for talk in life.conversations:
@@ -116,26 +97,13 @@ def _join_unanswered_connects(life: Life) -> None:
         life.conversations.append(Conversation(number, "", 0, requests, host=life.conversations[0].host))
 
 
-class _Replied:
-    """zxids of the replies of some connections, by time."""
-
-    def __init__(self, talks: Sequence[Conversation]) -> None:
-        found = [
-            (reply.sent_ns, zxid_of(reply.data))
-            for talk in talks
-            for request, reply in answered(talk)
-            if request.words != (CONNECT,) and zxid_of(reply.data) & _COUNTER
-        ]
-        self._times: list[int] = []
-        self._highest: list[int] = []
-        for sent_ns, zxid in sorted(found):
-            self._times.append(sent_ns)
-            self._highest.append(max(zxid, self._highest[-1] if self._highest else 0))
-
-    def before(self, time_ns: int) -> int:
-        """Return the highest zxid of the replies before a time, -1 if there is none."""
-        at = bisect_left(self._times, time_ns)
-        return self._highest[at - 1] if at else -1
+def _said(talks: Sequence[Conversation]) -> Said:
+    return Said(
+        (reply.sent_ns, zxid_of(reply.data))
+        for talk in talks
+        for request, reply in answered(talk)
+        if request.words != (CONNECT,) and zxid_of(reply.data) & _COUNTER
+    )
 
 
 def _reply_places(talk: Conversation) -> dict[int, int]:
@@ -151,7 +119,7 @@ def _reply_places(talk: Conversation) -> dict[int, int]:
     return found
 
 
-def _put_request(request: Request, reply: Reply | None, everywhere: _Replied, own: _Replied) -> None:
+def _put_request(request: Request, reply: Reply | None, everywhere: Said, own: Said) -> None:
     arrived = request.arrived_ns
     if request.words == (CONNECT,):
         asked = greeting(request)
