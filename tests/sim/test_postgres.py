@@ -53,6 +53,18 @@ def test_lock_timeout_ends_a_wait_and_keeps_the_session() -> None:
     assert PostgresBench().run(main)[0] == pytest.approx(0.25, abs=0.05)
 
 
+def test_texts_of_the_catalogue_are_as_real_ones_are() -> None:
+    def main() -> None:
+        connection = connect()
+        connection.run("CREATE TABLE IF NOT EXISTS t (name TEXT)")
+        connection.run("CREATE TABLE IF NOT EXISTS t (name TEXT)")
+        assert [notice[b"C"] for notice in connection.notices] == [b"42P07"]
+        connection.run("SELECT current_schema()")
+        assert [column["type_oid"] for column in connection.columns] == [19]
+
+    PostgresBench().run(main)
+
+
 def test_statement_timeout_ends_a_sleep() -> None:
     def main() -> None:
         one = connect()

@@ -55,6 +55,11 @@ def test_create_and_change_set_the_stat_of_a_node() -> None:
     assert client("getacl", "/a")[1] == stat
 
 
+def test_configuration_of_a_standalone_server_is_empty() -> None:
+    data, stat = StandaloneServer().client()("get", "/zookeeper/config", None)
+    assert (data, stat) == (b"", Stat(0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0))
+
+
 @pytest.mark.parametrize(
     ("op", "code"),
     [
