@@ -1,14 +1,16 @@
-"""Advisory locks of PostgreSQL under short and long hashes of their names."""
+"""Advisory locks of PostgreSQL under short and long hashes of their names, and a unique row with an owner."""
 
 from __future__ import annotations
 
 import hashlib
+import uuid
 from typing import Any, ClassVar, Final
 
-from harness.lock_impls.base import Endpoints
-from harness.lock_impls.origins import model_of
+from harness.lock_impls.base import Endpoints, Grant, LockError
+from harness.lock_impls.origins import model_of, variant_of
 from harness.lock_impls.postgres_advisory import AdvisoryLock
 from harness.lock_impls.postgres_client import KINDS
+from harness.lock_impls.postgres_unique import PostgresUniqueLock
 
 TOOZ: Final = model_of(
     "the numbers of an advisory lock of PostgresLock", "tooz", "9.1.0", "tooz/drivers/pgsql.py, line 110"
@@ -43,3 +45,32 @@ class TwoBytes(WholeHash):
 
     def numbers(self) -> tuple[int, ...]:
         return self.hash[0], self.hash[1]
+
+
+class OwnerRow(PostgresUniqueLock):
+    """Not a mistake: a unique row that names its owner. A client that asks for the lock first deletes its own row,
+    which is there if an earlier request got no answer."""
+
+    origin: ClassVar = variant_of("postgres-unique", "an owner in the row, who deletes what a lost answer left")
+    TABLE: ClassVar = (
+        "CREATE TABLE IF NOT EXISTS owned_order "
+        "(order_id TEXT PRIMARY KEY, owner TEXT NOT NULL, update_time TIMESTAMPTZ NOT NULL)"
+    )
+
+    def __init__(self, endpoints: Endpoints, key: str) -> None:
+        super().__init__(endpoints, key)
+        self.owner = uuid.uuid4().hex
+
+    def _try(self) -> Grant | None:
+        self._delete()
+        insert = "INSERT INTO owned_order VALUES (:key, :owner, now()) ON CONFLICT DO NOTHING"
+        done = self.session.execute(insert, key=self.key, owner=self.owner)
+        return Grant() if done.count else None
+
+    def _delete(self) -> bool:
+        mine = "DELETE FROM owned_order WHERE order_id = :key AND owner = :owner"
+        return bool(self.session.execute(mine, key=self.key, owner=self.owner).count)
+
+    def release(self) -> None:
+        if not self._delete():
+            raise LockError(f"{self.key} is not held by this client")
