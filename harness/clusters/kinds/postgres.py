@@ -51,6 +51,7 @@ REPLICATED: Final = Kind(
     port=5432,
     nodes=2,
     sentinels=1,
+    sim="harness.clusters.sim.services.postgres:ReplicatedPostgresServers",
     docker="harness.clusters.docker.services.postgres_replicated:ReplicatedPostgresServers",
     options={**_OPTIONS, SYNCHRONOUS: option("'*' or empty", lambda value: value in ("", "*"))},
     **_FAMILY,
