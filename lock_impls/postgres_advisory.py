@@ -8,8 +8,8 @@ Source: PostgreSQL manual, "Advisory Locks" and "Advisory Lock Functions".
 Safe for: cutting duplicate work, with connections of one's own. The lock ends with the session, which the holder learns
 only when it asks. A pooler that lends the session to others keeps the lock, or gives it to somebody else.
 
-Known failures: pg-adv-lost, late-acquire (until the server notices that the client is gone); behind PgBouncer in
-transaction mode pg-pgbouncer-shared and pg-pgbouncer-stranded; with a shorter hash also pg-adv-collision.
+Known failures: pg-adv-lost, pg-adv-failover, late-acquire (until the server notices that the client is gone); behind
+PgBouncer in transaction mode pg-pgbouncer-shared and pg-pgbouncer-stranded; with a shorter hash also pg-adv-collision.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ class AdvisoryLock:
             "the server, when it notices that the connection is gone: at once, or after hours if the network does not "
             "report it"
         ),
-        outage="the lock is lost with its server; unavailable until the server is back",
+        outage="the lock is lost with its server; unavailable until the server is back or a standby is promoted",
         failures=(
+            Failure("pg-adv-failover", "the promoted standby does not know the lock, and the holder goes on",
+                    "harness run postgres-advisory --topology replicated --nemesis failover --hold 4s"),
             Failure("pg-adv-lost", "the connection is lost, and the holder goes on",
                     "harness run postgres-advisory --nemesis connection-reset --hold 1s"),
             Failure("pg-pgbouncer-shared", "PgBouncer in transaction mode gives the lock's session to the next client",

@@ -8,8 +8,8 @@ Source: PostgreSQL manual, "Advisory Locks".
 Safe for: data that is changed in the same transaction, whose changes are lost with the lock. For anything outside, the
 lock is as reliable as the connection.
 
-Known failures: pg-adv-lost, late-acquire (until the server notices that the client is gone); with a shorter hash also
-pg-adv-collision.
+Known failures: pg-adv-lost, pg-adv-failover, late-acquire (until the server notices that the client is gone); with a
+shorter hash also pg-adv-collision.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ class AdvisoryXactLock(TransactionLock):
             "the server, when it notices that the connection is gone: at once, or after hours if the network does not "
             "report it"
         ),
-        outage="the lock is lost with its server; unavailable until the server is back",
+        outage="the lock is lost with its server; unavailable until the server is back or a standby is promoted",
         failures=(
+            Failure("pg-adv-failover", "the promoted standby does not know the lock, and the holder goes on",
+                    "harness run postgres-advisory-xact --topology replicated --nemesis failover --hold 4s"),
             Failure("pg-adv-lost", "the connection is lost while the holder works on something else",
                     "harness run postgres-advisory-xact --nemesis connection-reset --hold 1s"),
         ),

@@ -15,7 +15,7 @@ from pg8000.native import Connection, literal
 from .base import Endpoints, Grant, Indeterminate, LockError, LockInfo
 from .polling import poll
 
-KINDS: Final = ("postgres",)
+KINDS: Final = ("postgres", "postgres-replicated")
 POOLED: Final = "postgres-pgbouncer"
 POOLED_KINDS: Final = (*KINDS, POOLED)
 """Kinds of cluster for locks that should work, or visibly fail, behind PgBouncer."""
@@ -32,6 +32,8 @@ _BUSY: Final = frozenset({"23505", "40P01", "55P03"})
 _NO_TABLE: Final = "42P01"
 _ENDED: Final = frozenset({"25P03", "57P01", "57P02", "57P03", "57P05"})
 """The server has ended the session, and rolled back."""
+_READ_ONLY: Final = "25006"
+"""The server is a standby: the name of the primary has moved to another server, or is about to."""
 
 
 class Busy(LockError):
@@ -141,7 +143,7 @@ class PostgresSession:
             return Indeterminate(f"{type(error).__name__}: {error}")
         details: Any = error.args[0]
         state, text = details.get("C", ""), f"{details.get('C')}: {details.get('M')}"
-        if state in _ENDED:
+        if state in _ENDED or state == _READ_ONLY:
             self.close()
             return Unreachable(text)
         if state in _BUSY:

@@ -7,7 +7,7 @@ Source: article 000 (``lockedOrder``), with PostgreSQL's way of an insert that m
 Safe for: cutting duplicate work among clients that never die. No owner: anybody's DELETE frees it. No expiry: the row
 of a dead holder, or of an INSERT whose answer was lost, stays for ever.
 
-Known failures: uniq-crash, uniq-reent-self, lost-reply-acquire, late-acquire.
+Known failures: uniq-crash, uniq-reent-self, lost-reply-acquire, late-acquire, pg-unique-failover.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ class PostgresUniqueLock:
         kinds=KINDS,
         requires=REQUIRES,
         on_death="nothing",
-        outage="unavailable until the server is back",
+        outage="unavailable until the server is back; with asynchronous replication, two holders after a failover",
         failures=(
             Failure("uniq-crash", "the holder dies, and its row stays for ever",
                     "harness run postgres-unique --nemesis client-crash"),
+            Failure("pg-unique-failover", "the promoted standby does not have the row",
+                    "harness run postgres-unique --topology replicated --nemesis failover --hold 4s"),
         ),
     )  # fmt: skip
 

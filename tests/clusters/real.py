@@ -1,7 +1,8 @@
-"""Start servers in containers without clients, for tests that connect to them directly."""
+"""Start servers in containers, for tests that connect to them directly."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
@@ -16,6 +17,7 @@ from tooz.coordination import CoordinationDriver
 from harness.clusters.abilities import Needs
 from harness.clusters.base import names
 from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.services.failover import HOSTS
 from harness.lock_impls.consul_client import ConsulSession
 from harness.lock_impls.etcd_client import EtcdSession
 from harness.lock_impls.redis_watchdog import Renewal
@@ -47,6 +49,40 @@ def servers(kind: str, nodes: int = 0, *, needs: Needs = frozenset(), **options:
             yield cluster
     finally:
         cluster.stop_all()
+
+
+@contextmanager
+def servers_with_clients(kind: str, **options: Any) -> Iterator[DockerCluster]:
+    """Start the default number of servers of a kind, their sentinels and two clients."""
+    cluster = DockerCluster(
+        kind=kind, nodes=0, clients=Clients(2), seed=0, resource='{"fencing": "off", "stock": {}}', options=options,
+        needs=frozenset(),
+    )  # fmt: skip
+    try:
+        cluster.start_all()
+        yield cluster
+    finally:
+        cluster.stop_all()
+
+
+def until(true: Callable[[], bool], patience: float = 15.0) -> None:
+    """Wait until a condition is true."""
+    deadline = time.monotonic() + patience
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def hosts_file(cluster: DockerCluster, client: str) -> str:
+    """Return the hosts file of a client's container."""
+    lines: list[str] = []
+    ended: list[bool] = []
+    channel = cluster._boxes[client].start(
+        ["cat", HOSTS], lambda line: lines.append(line.decode()), on_end=lambda: ended.append(True)
+    )
+    until(lambda: bool(ended))
+    channel.close()
+    return "\n".join(lines)
 
 
 @contextmanager

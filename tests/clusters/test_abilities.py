@@ -36,6 +36,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "mysql-galera": frozenset({PEERS}),
     "postgres": frozenset(),
     "postgres-pgbouncer": frozenset(),
+    "postgres-replicated": frozenset({FAILOVER, PEERS}),
     "memcached": frozenset({MEMORY}),
     "zookeeper": frozenset({ELECTIONS, PEERS}),
     "etcd": frozenset({ELECTIONS, PEERS}),

@@ -4,8 +4,7 @@ name denotes another server and the old one is rebuilt."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import count
 from typing import Any
 
@@ -14,13 +13,14 @@ import pytest
 from pymysql.connections import Connection
 
 from harness.clusters.abilities import leader_of
-from harness.clusters.docker.cluster import Clients, DockerCluster
-from harness.clusters.docker.services.mysql import HOSTS, MysqlServers
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.services.mysql import ReplicatedMysqlServers
 from harness.clusters.docker.services.mysql_manager import ACCOUNT as MANAGER
 from harness.clusters.docker.services.mysql_manager import follows
 from harness.clusters.kinds import ACCOUNT
 from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
+from tests.clusters.real import hosts_file, servers_with_clients, until
 
 N1 = {"target": "n1"}
 FAULTS = (
@@ -52,19 +52,6 @@ def test_every_fault_takes_effect_and_heals() -> None:
     assert abs(jumped - 600_000_000_000) < 20_000_000, "by the server's own word"
 
 
-@contextmanager
-def real(kind: str, **options: Any) -> Iterator[DockerCluster]:
-    cluster = DockerCluster(
-        kind=kind, nodes=0, clients=Clients(2), seed=0, resource='{"fencing": "off", "stock": {}}', options=options,
-        needs=frozenset(),
-    )  # fmt: skip
-    try:
-        cluster.start_all()
-        yield cluster
-    finally:
-        cluster.stop_all()
-
-
 def first_value(cluster: DockerCluster, host: str, *statements: str, account: str = ACCOUNT) -> Any:
     """Execute the statements and return the first value of the last one's result."""
     with closing(connect_as(cluster, host, account)) as connection, connection.cursor() as cursor:
@@ -79,13 +66,6 @@ def connect_as(cluster: DockerCluster, host: str, account: str = ACCOUNT) -> Con
     return pymysql.connect(host=address, user=account, password=account, database=ACCOUNT, autocommit=True)
 
 
-def until(true: Callable[[], bool], patience: float = 15.0) -> None:
-    deadline = time.monotonic() + patience
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("ahead", [600.0, -600.0])
 def test_waits_do_not_depend_on_the_wall_clock(ahead: float) -> None:
@@ -96,7 +76,7 @@ def test_waits_do_not_depend_on_the_wall_clock(ahead: float) -> None:
             assert first_value(cluster, "n1", "SELECT GET_LOCK('x', 1)") == 0
             return time.monotonic() - began
 
-    with real("mysql-single") as cluster:
+    with servers_with_clients("mysql-single") as cluster:
         cluster.set_clock("n1", ahead)
         assert cluster.read_clock("n1") == pytest.approx(ahead * 1e9, abs=2e7)
         assert waited(cluster) == pytest.approx(1.0, abs=0.3)
@@ -108,9 +88,9 @@ def test_waits_do_not_depend_on_the_wall_clock(ahead: float) -> None:
 
 @pytest.mark.docker
 def test_a_failover_moves_the_name_and_the_old_primary_is_rebuilt() -> None:
-    with real("mysql-replicated") as cluster:
+    with servers_with_clients("mysql-replicated") as cluster:
         servers = cluster.servers
-        assert isinstance(servers, MysqlServers)
+        assert isinstance(servers, ReplicatedMysqlServers)
         assert leader_of(cluster) == "n1"
         first_value(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
         until(lambda: first_value(cluster, "n2", "SELECT COUNT(*) FROM t") == 1)
@@ -139,17 +119,6 @@ def test_a_failover_moves_the_name_and_the_old_primary_is_rebuilt() -> None:
         assert servers.addresses["n1"] in hosts_file(cluster, "c1")
 
 
-def hosts_file(cluster: DockerCluster, client: str) -> str:
-    lines: list[str] = []
-    ended: list[bool] = []
-    channel = cluster._boxes[client].start(
-        ["cat", HOSTS], lambda line: lines.append(line.decode()), on_end=lambda: ended.append(True)
-    )
-    until(lambda: bool(ended))
-    channel.close()
-    return "\n".join(lines)
-
-
 def replicates(cluster: DockerCluster, host: str, primary: str) -> bool:
     with closing(connect_as(cluster, host, MANAGER)) as connection:
         return follows(connection, cluster.servers.addresses[primary])
@@ -162,7 +131,7 @@ def _insert_for_ever(cursor: Any) -> None:
 
 @pytest.mark.long
 def test_a_resumed_old_primary_loses_its_clients_and_its_own_data() -> None:
-    with real("mysql-replicated") as cluster:
+    with servers_with_clients("mysql-replicated") as cluster:
         first_value(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
         with closing(connect_as(cluster, "n1")) as late, late.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -177,7 +146,7 @@ def test_a_resumed_old_primary_loses_its_clients_and_its_own_data() -> None:
 
 @pytest.mark.long
 def test_semi_synchronous_commits_wait_for_the_replica_and_then_no_longer() -> None:
-    with real("mysql-replicated", semi_sync=True, semi_sync_timeout=1.0) as cluster:
+    with servers_with_clients("mysql-replicated", semi_sync=True, semi_sync_timeout=1.0) as cluster:
         first_value(cluster, "n1", "CREATE TABLE t (a INT PRIMARY KEY)")
 
         def seconds() -> float:
@@ -193,6 +162,6 @@ def test_semi_synchronous_commits_wait_for_the_replica_and_then_no_longer() -> N
 
 @pytest.mark.long
 def test_options_of_servers_are_theirs() -> None:
-    with real("mysql-single", lock_wait_timeout=7.0, wait_timeout=9.0) as cluster:
+    with servers_with_clients("mysql-single", lock_wait_timeout=7.0, wait_timeout=9.0) as cluster:
         assert first_value(cluster, "n1", "SELECT @@innodb_lock_wait_timeout") == 7
         assert first_value(cluster, "n1", "SELECT @@wait_timeout") == 9

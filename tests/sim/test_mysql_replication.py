@@ -12,7 +12,7 @@ import pytest
 from harness.clusters.abilities import leader_of
 from harness.clusters.sim.cluster import SimCluster
 from harness.fidelity.mysql.connections import LOST, connect_to, execute
-from harness.sim.servers.mysql import manager
+from harness.sim.servers.failover import FailoverManager
 from harness.sim.servers.mysql.replication import MysqlReplication
 from tests.clusters.bench import make
 
@@ -223,7 +223,7 @@ def test_mutant_that_does_not_wait_for_a_replica_is_noticed(monkeypatch: pytest.
 
 
 def test_manager_that_does_not_rebuild_leaves_two_primaries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manager.FailoverManager, "_on_replica_status", lambda self, name: lambda status: None)
+    monkeypatch.setattr(FailoverManager, "_on_replica_status", lambda self, name: lambda status: None)
 
     def main(cluster: SimCluster) -> list[Any]:
         first = connect()

@@ -1,11 +1,11 @@
-"""PostgreSQL: independent servers, which clients reach directly or through PgBouncer."""
+"""PostgreSQL: independent servers, which clients reach directly or through PgBouncer, or a primary with standbys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from harness.clusters.server_options import SECONDS, SWITCH, WHOLE, ServerOption, one_of
+from harness.clusters.server_options import SECONDS, SWITCH, WHOLE, ServerOption, one_of, option
 
 from .kind import Kind
 
@@ -43,8 +43,22 @@ POOLED: Final = Kind(
     },
     **_FAMILY,
 )
+SYNCHRONOUS: Final = "synchronous_standby_names"
+"""Parameter whose value ``*`` makes a commit wait until a standby has it; it is empty without a server option."""
+REPLICATED: Final = Kind(
+    name="postgres-replicated",
+    about="a PostgreSQL, its hot standby, and a manager that promotes it",
+    port=5432,
+    nodes=2,
+    sentinels=1,
+    sim="harness.clusters.sim.services.postgres:ReplicatedPostgresServers",
+    docker="harness.clusters.docker.services.postgres_replicated:ReplicatedPostgresServers",
+    options={**_OPTIONS, SYNCHRONOUS: option("'*' or empty", lambda value: value in ("", "*"))},
+    **_FAMILY,
+)
 
 
 def run_time_parameters(options: Mapping[str, Any]) -> dict[str, str]:
     """Return the run-time parameters of PostgreSQL that the server options of a plan set."""
-    return {name: f"{round(seconds * 1000)}ms" for name, seconds in options.items() if name in _OPTIONS}
+    durations = {name: f"{round(seconds * 1000)}ms" for name, seconds in options.items() if name in _OPTIONS}
+    return {**durations, **{name: value for name, value in options.items() if name == SYNCHRONOUS}}

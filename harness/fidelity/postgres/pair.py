@@ -44,9 +44,9 @@ class PostgresComparison:
     def start(self) -> Iterator[PostgresPair]:
         with tempfile.TemporaryDirectory(prefix="harness-postgres-") as folder:
             first = Path(folder) / "db"
-            _install(first)
+            install(first)
             process = ServerProcess(
-                self.name, _command, ready=_answers, prepare=lambda place: _prepare(first, place.folder)
+                self.name, server_command, ready=answers, prepare=lambda place: copy_data(first, place.folder)
             )
             with process:
                 yield PostgresPair(process)
@@ -74,7 +74,7 @@ def _give_away(*folders: Path) -> None:
             os.chown(folder, user.pw_uid, user.pw_gid)
 
 
-def _install(data: Path) -> None:
+def install(data: Path) -> None:
     """Create the data of a first start. Copying it later is faster than creating it."""
     data.mkdir()
     data.parent.chmod(0o711)
@@ -87,17 +87,20 @@ def _install(data: Path) -> None:
     )  # fmt: skip
 
 
-def _prepare(first: Path, folder: Path) -> None:
+def copy_data(first: Path, folder: Path) -> None:
+    """Copy the data of a first start into the folder of a server."""
     folder.parent.chmod(0o711)
     data = folder / "db"
     shutil.copytree(first, data)
     _give_away(folder, data, *data.rglob("*"))
 
 
-def _command(place: Place) -> list[str]:
+def server_command(place: Place, **own: str) -> list[str]:
+    """Return the command of a server; ``own`` are further run-time parameters."""
     settings = {
         **SETTINGS, "listen_addresses": LOOPBACK, "port": str(place.address[1]), "fsync": "off",
         "deadlock_timeout": DEADLOCK_TIMEOUT, "log_lock_waits": "on", "log_min_messages": "log", "lc_messages": "C",
+        **own,
     }  # fmt: skip
     return [*_required("postgres"), "-D", str(place.folder / "db"), *setting_options(settings)]
 
@@ -107,7 +110,8 @@ def _connect(place: Place) -> Connection:
     return Connection(ACCOUNT, host=host, port=port, database=ACCOUNT, ssl_context=False)
 
 
-def _answers(place: Place) -> bool:
+def answers(place: Place) -> bool:
+    """Return whether a server answers."""
     try:
         with closing(_connect(place)) as connection:
             return bool(connection.run("SELECT 1") == [[1]])

@@ -1,38 +1,28 @@
 """MariaDB servers in containers: one, or a primary with replicas and a manager that promotes one of them.
 
-Clients of the replicated kind connect to the name ``db``. It stands for whatever an operator moves at a failover: a
-virtual address, a DNS record, an entry of a service registry. The manager announces the primary, and this module writes
-its address into the hosts files of all clients. Existing connections stay where they are; new ones go to the new
-primary.
-
 Clocks are set by libfaketime. MariaDB passes absolute times to the kernel, so if only the process had another clock,
 its waits would be longer by the clock's offset.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
 
 import pymysql
 from pymysql.connections import Connection
 
-from harness.clusters.base import ClusterEndpoints
-from harness.clusters.docker.images.images import Images
-from harness.clusters.docker.kinds import ANSWER_S, RealPeers, reading
+from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
 
+from .failover import ManagedServers
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 from .mysql_manager import ACCOUNT as MANAGER
 from .mysql_manager import follows
 
 READINGS: Final = 5
-NAME: Final = "db"
-"""Host name by which clients address the primary."""
-HOSTS: Final = "/etc/hosts"
 _START: Final = f"""exec 2>&1
 if ! [ -e /data/whole ]; then
   rm -rf /data/db
@@ -77,23 +67,8 @@ class MysqlServers(FaketimeServers):
     KNOCK = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
     GREETS = True
 
-    def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
-        super().__init__(kind, nodes, options)
-        self._primary: str | None = None
-
-    def image(self, images: Images, host: str) -> str:
-        return images.client() if self.roles[host] == "sentinel" else super().image(images, host)
-
-    def program(self, host: str) -> tuple[list[str], dict[str, str]]:
-        if self.roles[host] == "sentinel":
-            there = {name: self.addresses[name] for name in self.data_hosts}
-            config = {"servers": there, "semi_sync": self._semi_sync}
-            return ["python3", "-u", "-m", "harness.clusters.docker.services.mysql_manager", json.dumps(config)], {}
+    def program(self, host: str) -> tuple[list[str], dict[str, str]]:  # noqa: ARG002
         return ["sh", "-c", _START, "start", *_PLAIN, *self._chosen()], _ENVIRONMENT
-
-    @property
-    def _semi_sync(self) -> bool:
-        return bool(self.options.get("semi_sync"))
 
     def _chosen(self) -> list[str]:
         options = self.options
@@ -103,23 +78,6 @@ class MysqlServers(FaketimeServers):
         if "wait_timeout" in options:
             chosen.append(f"--wait-timeout={math.ceil(options['wait_timeout'])}")
         return chosen
-
-    # Output of the programs.
-
-    def on_log_line(self, host: str, line: str) -> None:
-        if self.roles[host] == "sentinel":
-            if line.startswith("{"):
-                self._move_name(json.loads(line)["primary"])
-        else:
-            super().on_log_line(host, line)
-
-    def _move_name(self, primary: str) -> None:
-        assert self.helper is not None, "a cluster without clients ignores the manager"
-        clients = {name: box for name, box in self.boxes.items() if name.startswith("c")}
-        own = {name: f"127.0.0.1\tlocalhost\n{box.ip}\t{name}\n" for name, box in clients.items()}
-        named = f"{self.addresses[primary]}\t{NAME}\n"
-        self.helper.write(HOSTS, {box: own[name] + named for name, box in clients.items()})
-        self._primary = primary
 
     # Probes.
 
@@ -139,21 +97,14 @@ class MysqlServers(FaketimeServers):
             return None
 
     def answers(self, host: str) -> bool:
-        if self.roles[host] == "sentinel":
-            return self.helper is None or bool(self.helper.members(self.boxes[host]))
         return bool(self._ask(host, lambda connection: _value(connection, "SELECT 1")))
 
     def key_count(self, host: str) -> int | None:
         """Number of rows in all tables."""
-        if self.roles[host] == "sentinel":
-            return None
         rows: int | None = self._ask(host, _rows)
         return rows
 
     def clock(self, host: str) -> int | None:
-        if self.roles[host] == "sentinel":
-            return None
-
         def read(connection: Connection[Any]) -> int:
             return int(_value(connection, "SELECT UNIX_TIMESTAMP(SYSDATE(6)) * 1000000")) * 1000
 
@@ -167,30 +118,21 @@ class MysqlServers(FaketimeServers):
         response = self._ask("n1", lambda connection: _value(connection, "SELECT VERSION()"))
         return f"mariadb {response}" if response else ""
 
-    def ready(self, host: str) -> bool:
-        if self.roles[host] == "server":
-            return self.answers(host)
-        return (self._primary is not None or self.helper is None) and all(
-            self._ask(name, self._is_linked if name == "n1" else self._follows_first) for name in self.data_hosts
-        )
 
-    def _is_linked(self, connection: Connection[Any]) -> bool:
-        if not self._semi_sync:
-            return bool(_value(connection, "SELECT @@read_only") == 0)
-        query = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = "
-        acknowledge = int(_value(connection, f"{query}'RPL_SEMI_SYNC_MASTER_CLIENTS'"))
-        return acknowledge == len(self.data_hosts) - 1
-
-    def _follows_first(self, connection: Connection[Any]) -> bool:
-        return follows(connection, self.addresses["n1"])
-
-
-class ReplicatedMysqlServers(MysqlServers, RealPeers):
+class ReplicatedMysqlServers(ManagedServers, MysqlServers):
     """A primary with replicas, and a manager that promotes one of them."""
 
-    def address(self) -> ClusterEndpoints:
-        # Without clients no hosts file contains the name.
-        return ClusterEndpoints(self.kind, ((NAME if self.helper else self.addresses["n1"], self.port("n1")),))
+    MANAGER = "harness.clusters.docker.services.mysql_manager"
+
+    def manager_config(self) -> dict[str, Any]:
+        return {**super().manager_config(), "semi_sync": self._semi_sync}
+
+    @property
+    def _semi_sync(self) -> bool:
+        return bool(self.options.get("semi_sync"))
+
+    def server_program(self, host: str) -> tuple[list[str], dict[str, str]]:
+        return MysqlServers.program(self, host)
 
     def _chosen(self) -> list[str]:
         chosen = [*super()._chosen(), *_REPLICATED]
@@ -199,9 +141,21 @@ class ReplicatedMysqlServers(MysqlServers, RealPeers):
             chosen += [*_SEMI_SYNC, f"--rpl-semi-sync-master-timeout={timeout_ms}"]
         return chosen
 
-    def primary(self) -> str | None:
-        """The host to whose address the clients' name ``db`` currently points."""
-        return self._primary
+    def server_answers(self, host: str) -> bool:
+        return MysqlServers.answers(self, host)
+
+    def is_linked(self, host: str) -> bool:
+        return bool(self._ask(host, self._has_replicas if host == "n1" else self._follows_first))
+
+    def _has_replicas(self, connection: Connection[Any]) -> bool:
+        if not self._semi_sync:
+            return bool(_value(connection, "SELECT @@read_only") == 0)
+        query = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = "
+        acknowledge = int(_value(connection, f"{query}'RPL_SEMI_SYNC_MASTER_CLIENTS'"))
+        return acknowledge == len(self.data_hosts) - 1
+
+    def _follows_first(self, connection: Connection[Any]) -> bool:
+        return follows(connection, self.addresses["n1"])
 
 
 def _value(connection: Connection[Any], statement: str) -> Any:

@@ -1,15 +1,7 @@
 """Failover manager of replicated MariaDB servers: ``python3 -m harness.clusters.docker.services.mysql_manager CONFIG``.
 
-It probes the primary ten times a second. When the primary has not answered for a second, the manager promotes the
-replica that has received most, and announces it in a line of JSON on stdout; :mod:`.mysql` then moves the clients'
-name. MHA, orchestrator and Pacemaker agents do the same, with the same limit: they cannot distinguish a dead primary
-from an unreachable one.
-
-A server that is neither the primary nor follows it, such as a restarted former primary, is rebuilt: its connections are
-closed, its data is dropped, and it replicates everything from the primary. Data that only it had is lost. It gets a new
-server id, since a replica skips events with its own id.
-
-After a restart of this program the primary is the server that accepts writes.
+See :class:`.failover_manager.FailoverManager`. A rebuilt server's connections are closed, its data is dropped, and it
+replicates everything from the primary. It gets a new server id, since a replica skips events with its own id.
 """
 
 from __future__ import annotations
@@ -17,8 +9,6 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
@@ -27,64 +17,48 @@ import pymysql
 from pymysql.connections import Connection
 from pymysql.cursors import DictCursor
 
+from .failover_manager import ANSWER_S, FailoverManager, Say, say
+
 ACCOUNT: Final = "manager"
 """User and password."""
 CLIENTS: Final = "harness"
 """Database and user of the clients."""
-PATIENCE: Final = 1.0
-"""Seconds without an answer after which the primary is considered dead."""
-EVERY: Final = 0.1
-ANSWER_S: Final = 0.3
 ORDER: Final = 15.0
 """Time limit in seconds for commands: a replica with semi-synchronous replication takes two seconds to stop."""
-Say = Callable[[dict[str, str]], None]
 
 
-class Manager:
-    """``servers`` are addresses by name; the first becomes the primary if there is none. ``say`` announces the
-    primary."""
+class MysqlManager(FailoverManager):
+    """The manager; ``semi_sync`` enables semi-synchronous replication."""
 
-    def __init__(self, servers: dict[str, str], *, semi_sync: bool, say: Say) -> None:
-        self._servers = servers
+    def __init__(self, servers: dict[str, str], announce: Say, *, semi_sync: bool) -> None:
         self._semi_sync = semi_sync
-        self._say = say
-        self._changing = threading.Lock()
-        """A replica is never promoted while it is being rebuilt."""
-        self.primary = self._found() or next(iter(servers))
+        super().__init__(servers, announce)
 
-    def run(self) -> None:
-        threading.Thread(target=self._keep_followers, daemon=True).start()
-        self._say({"primary": self.primary})
-        answered = time.monotonic()
-        while True:
-            if self._reaches(self.primary) or (time.monotonic() - answered >= PATIENCE and self._promote()):
-                answered = time.monotonic()
-            time.sleep(EVERY)
+    def found(self) -> str | None:
+        return next((name for name in self.servers if self.accepts_writes(name)), None)
 
-    def _found(self) -> str | None:
-        return next((name for name in self._servers if self._ask(name, _read_only) == 0), None)
-
-    def _reaches(self, name: str) -> bool:
+    def reaches(self, name: str) -> bool:
         """Return whether the primary answers; make it writable again if it was restarted."""
         read_only = self._ask(name, _read_only)
         if read_only == 1:
             self._ask(name, self._open_up, ORDER)
         return read_only is not None
 
-    def _promote(self) -> bool:
-        old = self.primary
-        with self._changing:
-            received = {name: self._ask(name, _received_change) for name in self._servers if name != old}
-            able = {name: most for name, most in received.items() if most is not None}
-            if not able:
-                return False
-            new = max(able, key=lambda name: able[name])
-            if not self._ask(new, self._open_up, ORDER):
-                return False
-            self.primary = new
-        print(f"{old} has not answered for a second: {new} is promoted")
-        self._say({"primary": new})
-        return True
+    def received(self, name: str) -> int | None:
+        found: int | None = self._ask(name, _received_change)
+        return found
+
+    def promote(self, name: str) -> bool:
+        return bool(self._ask(name, self._open_up, ORDER))
+
+    def accepts_writes(self, name: str) -> bool:
+        return bool(self._ask(name, _read_only) == 0)
+
+    def must_be_rebuilt(self, name: str) -> bool:
+        return bool(self._ask(name, self._does_not_follow))
+
+    def rebuild(self, name: str) -> None:
+        self._ask(name, self._rebuild, ORDER)
 
     def _open_up(self, connection: Connection[Any]) -> bool:
         """Make a server the primary. Semi-synchronous replication as a master is enabled only now: a replica with it
@@ -95,19 +69,9 @@ class Manager:
         _do(connection, "SET GLOBAL read_only = 0")
         return True
 
-    def _keep_followers(self) -> None:
-        while True:
-            for name in self._servers:
-                with self._changing:
-                    there_is_one = name != self.primary and self._ask(self.primary, _read_only) == 0
-                    if there_is_one and self._ask(name, self._does_not_follow):
-                        print(f"{name} does not follow {self.primary}: it is rebuilt")
-                        self._ask(name, self._rebuild, ORDER)
-            time.sleep(EVERY)
-
     def _does_not_follow(self, connection: Connection[Any]) -> bool:
         status = _status(connection)
-        if status.get("Master_Host") != self._servers[self.primary]:
+        if status.get("Master_Host") != self.servers[self.primary]:
             return True
         return "No" in (status["Slave_IO_Running"], status["Slave_SQL_Running"])
 
@@ -128,7 +92,7 @@ class Manager:
             "RESET MASTER",
             "SET GLOBAL gtid_slave_pos = ''",
             f"SET GLOBAL server_id = {1 + secrets.randbelow(1 << 31)}",
-            f"CHANGE MASTER TO MASTER_HOST = '{self._servers[self.primary]}', MASTER_USER = '{ACCOUNT}', "
+            f"CHANGE MASTER TO MASTER_HOST = '{self.servers[self.primary]}', MASTER_USER = '{ACCOUNT}', "
             f"MASTER_PASSWORD = '{ACCOUNT}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, "
             "MASTER_HEARTBEAT_PERIOD = 1",
             "START SLAVE",
@@ -137,7 +101,7 @@ class Manager:
     def _ask(self, name: str, question: Callable[[Connection[Any]], Any], patience: float = ANSWER_S) -> Any:
         """Send a request and return its answer, ``None`` if there was none."""
         try:
-            with closing(_connect(self._servers[name], patience)) as connection:
+            with closing(_connect(self.servers[name], patience)) as connection:
                 return question(connection)
         except (pymysql.MySQLError, OSError) as error:
             if patience != ANSWER_S:
@@ -197,8 +161,7 @@ def follows(connection: Connection[Any], address: str) -> bool:
 
 def main(config: str) -> None:
     settings: dict[str, Any] = json.loads(config)
-    say: Say = lambda line: print(json.dumps(line), flush=True)  # noqa: E731
-    Manager(settings["servers"], semi_sync=settings["semi_sync"], say=say).run()
+    MysqlManager(settings["servers"], say, semi_sync=settings["semi_sync"]).run()
 
 
 if __name__ == "__main__":

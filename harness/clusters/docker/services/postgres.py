@@ -20,20 +20,26 @@ from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 
 READINGS: Final = 5
 # PostgreSQL syncs only what it changes itself, so a loss of power would empty copied files that are not synced.
-# A killed server leaves postmaster.pid, and another process may have its number now. libfaketime names a semaphore
-# after the process: loaded into a program before the change of user, it would leave one that PostgreSQL cannot open.
-PREPARE: Final = f"""exec 2>&1
-if ! [ -e /data/whole ]; then
-  rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && sync -f /data || exit
-  >/data/whole && sync -f /data || exit
-fi
-rm -f /data/db/postmaster.pid
-{FIND}{ANNOUNCE}library=$LD_PRELOAD
+INSTALL: Final = """rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && sync -f /data || exit
+"""
+"""Shell commands that create the data of a first start."""
+# A killed server leaves postmaster.pid, and another process may have its number now.
+NO_PID_FILE: Final = "rm -f /data/db/postmaster.pid\n"
+# libfaketime names a semaphore after the process: loaded into a program before the change of user, it would leave one
+# that PostgreSQL cannot open.
+LIBRARY: Final = f"""{FIND}{ANNOUNCE}library=$LD_PRELOAD
 export LD_PRELOAD=
 """
-"""Shell commands before the start of PostgreSQL; they leave the path of libfaketime in ``$library``."""
-AS_POSTGRES: Final = 'setpriv --reuid=postgres --regid=postgres --clear-groups env LD_PRELOAD="$library"'
-"""Prefix of a shell command that starts a program as user ``postgres``."""
+"""Shell commands that leave the path of libfaketime in ``$library``."""
+PREPARE: Final = f"""exec 2>&1
+if ! [ -e /data/whole ]; then
+  {INSTALL}  >/data/whole && sync -f /data || exit
+fi
+{NO_PID_FILE}{LIBRARY}"""
+"""Shell commands before the start of PostgreSQL."""
+CHANGE_USER: Final = "setpriv --reuid=postgres --regid=postgres --clear-groups"
+AS_POSTGRES: Final = f'{CHANGE_USER} env LD_PRELOAD="$library"'
+"""Prefix of a shell command that starts a program as user ``postgres`` with libfaketime."""
 _START: Final = f"""{PREPARE}exec {AS_POSTGRES} "$@"
 """
 SETTINGS: Final = {
@@ -62,12 +68,8 @@ class PostgresServers(FaketimeServers):
     def server_command(self, host: str) -> list[str]:
         """Return the command of PostgreSQL itself."""
         own = {"listen_addresses": "*", "port": str(self.database_port(host))}
-        return [
-            "postgres",
-            "-D",
-            "/data/db",
-            *setting_options({**SETTINGS, **run_time_parameters(self.options), **own}),
-        ]
+        settings = {**SETTINGS, **run_time_parameters(self.options), **own}
+        return ["postgres", "-D", "/data/db", *setting_options(settings)]
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         return ["sh", "-c", _START, "start", *self.server_command(host)], ENVIRONMENT

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from sqlglot import expressions as exp
 
@@ -86,3 +87,11 @@ def truncate(tables: dict[str, Table], tree: Any) -> str:
     for node in tree.expressions:
         find_table(tables, node).rows.clear()
     return ""
+
+
+DEFINITIONS: Final[dict[str, Callable[[dict[str, Table], Any], str]]] = {
+    "CREATE": create,
+    "DROP": drop,
+    "TRUNCATE": truncate,
+}
+"""Functions that execute a statement by its first word; they return the text of a notice, "" for none."""

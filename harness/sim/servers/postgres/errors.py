@@ -20,10 +20,13 @@ NOT_SERIALIZABLE: Final = "40001"
 LOCK_NOT_AVAILABLE: Final = "55P03"
 CANCELED: Final = "57014"
 TERMINATED: Final = "57P01"
+READ_ONLY: Final = "25006"
 IN_FAILED_TRANSACTION: Final = "25P02"
 IDLE_IN_TRANSACTION: Final = "25P03"
 IDLE_SESSION: Final = "57P05"
 BAD_TEXT: Final = "22P02"
+STARTING_UP: Final = "57P03"
+FIXED_PARAMETER: Final = "55P02"
 PROTOCOL: Final = "08P01"
 
 
@@ -35,6 +38,11 @@ class PgError(Exception):
         self.text = text
         self.fatal = fatal
         super().__init__(f"{state}: {text}")
+
+
+def read_only(command: str) -> PgError:
+    """Return the error for a command that a standby refuses."""
+    return PgError(READ_ONLY, f"cannot execute {command} in a read-only transaction")
 
 
 def unsupported(what: str) -> PgError:

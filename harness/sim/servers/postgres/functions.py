@@ -25,6 +25,8 @@ class Caller(Protocol):
 
     def began_ns(self) -> int: ...
 
+    def in_recovery(self) -> bool: ...
+
     def setting(self, name: str) -> str: ...
 
     def set_config(self, name: str, value: str, *, local: bool) -> str: ...
@@ -55,6 +57,7 @@ FUNCTIONS: Final[dict[tuple[str, int], Function]] = {
     ("now", 0): Function((), TIMESTAMPTZ, lambda caller: moment(caller.began_ns())),
     ("clock_timestamp", 0): Function((), TIMESTAMPTZ, lambda caller: moment(caller.wall_ns())),
     ("pg_backend_pid", 0): Function((), INT4, lambda caller: caller.number),
+    ("pg_is_in_recovery", 0): Function((), BOOL, lambda caller: caller.in_recovery()),
     ("version", 0): Function((), TEXT, lambda _: VERSION),
     ("current_schema", 0): Function((), NAME, lambda _: "public"),
     ("hashtext", 1): Function((TEXT,), INT4, lambda _, text: hash_text(text)),

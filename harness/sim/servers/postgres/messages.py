@@ -14,7 +14,7 @@ from typing import Any
 from harness.sim.servers.waits import Wait
 
 from . import protocol, settings, sql, statements
-from .errors import IN_FAILED_TRANSACTION, PROTOCOL, PgError
+from .errors import IN_FAILED_TRANSACTION, PROTOCOL, STARTING_UP, PgError
 from .interface import SessionInterface
 from .plans import Outcome
 from .statements import Prepared
@@ -82,6 +82,8 @@ class MessageHandler:
             return
         if code == protocol.CANCEL:
             session.server.cancel(*struct.unpack_from(">ii", first, 4))
+        elif not session.server.has_data:
+            self.send(protocol.error(PgError(STARTING_UP, "the database system is starting up", fatal=True)))
         elif code != protocol.PROTOCOL:
             self.send(protocol.error(PgError(PROTOCOL, "unsupported frontend protocol", fatal=True)))
         else:
@@ -131,7 +133,7 @@ class MessageHandler:
             self.flush()
             return
         if kind == "S":
-            self._sync()
+            yield from self._sync()
             return
         try:
             if kind == "Q":
@@ -142,7 +144,7 @@ class MessageHandler:
             self._fail(failure)
             self._skips = kind != "Q"
         if kind == "Q" and session.server.is_open(session):
-            self._sync()
+            yield from self._sync()
 
     def _fail(self, failure: PgError) -> None:
         session = self._session
@@ -152,15 +154,17 @@ class MessageHandler:
         else:
             self.send(protocol.error(failure))
 
-    def _sync(self) -> None:
+    def _sync(self) -> Work:
         session = self._session
         self._skips = False
         if not session.block:
-            session.end_transaction(commit=True)
-        self._ready()
+            yield from session.commit()
+        if session.server.is_open(session):
+            self._ready()
 
     def _ready(self) -> None:
         session = self._session
+        session.report_role()
         status = "E" if session.failed else "T" if session.block else "I"
         self.send(protocol.ready(status))
         self.flush()
@@ -175,10 +179,10 @@ class MessageHandler:
             self._portals.pop("", None)
         else:
             self.send(protocol.EMPTY_QUERY)
-        for statement in found:
+        for at, statement in enumerate(found, 1):
             prepared = self._prepare(statement, ())
             formats = [0] * len(prepared.fields or ())
-            yield from self._execute(Portal(prepared, [], formats), 0, describes=True)
+            yield from self._execute(Portal(prepared, [], formats), 0, describes=True, commits=at == len(found))
 
     def forget_portals(self) -> None:
         """Forget all portals, because their transaction has ended."""
@@ -195,7 +199,9 @@ class MessageHandler:
             self._refuse_in_failed(sql.first_word(statement))
         return statements.prepare(self._session, statement, declared)
 
-    def _execute(self, portal: Portal, limit: int, *, describes: bool = False) -> Work:
+    def _execute(self, portal: Portal, limit: int, *, describes: bool = False, commits: bool = False) -> Work:
+        """Execute a portal. ``commits`` is True for the last statement of a simple query, which commits before it is
+        reported as complete."""
         session, prepared = self._session, portal.prepared
         if portal.outcome is None:
             session.start_statement()
@@ -203,6 +209,10 @@ class MessageHandler:
             session.raise_if_interrupted()
             if not session.server.executed(session, prepared.word):
                 return
+            if commits and not session.block:
+                yield from session.commit()
+                if not session.server.is_open(session):
+                    return
         if describes and prepared.fields is not None:
             self.send(protocol.row_description(prepared.fields, portal.formats))
         self._answer(portal, portal.outcome, limit)

@@ -45,6 +45,10 @@ class Plan(Protocol):
     parameters: tuple[int, ...]
     fields: list[Field] | None
 
+    @property
+    def writes(self) -> str:
+        """Name of the command if it changes or locks rows, which a standby refuses; otherwise empty."""
+
     def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         """Execute the statement. Raises PgError."""
 
@@ -162,7 +166,7 @@ def lock_row(
         return False
     _refuse_if_changed(trx, row, snapshot, reads=reads)
     if row.newest().values is not None:
-        row.locker = trx
+        row.locker, trx.locked_rows = trx, True
     return not waited
 
 

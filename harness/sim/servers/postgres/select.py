@@ -44,6 +44,10 @@ class SelectValues:
     output: Output
     calls: list[tuple[str, list[Expr]]]
 
+    @property
+    def writes(self) -> str:
+        return ""
+
     def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)
         yield from run_calls(session, c, self.calls)
@@ -61,6 +65,10 @@ class SelectRows:
     order: list[tuple[Callable[[Context], Any], bool]]
     limit: int | None
     policy: Policy | None
+
+    @property
+    def writes(self) -> str:
+        return "" if self.policy is None else "SELECT FOR UPDATE"
 
     def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)
@@ -98,6 +106,10 @@ class SelectAggregates:
     fields: list[Field] | None
     functions: list[tuple[type, Expr | None]]
     search: Search
+
+    @property
+    def writes(self) -> str:
+        return ""
 
     def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         yield from ()

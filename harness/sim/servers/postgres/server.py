@@ -7,15 +7,19 @@ trusted; there is no log file. Committed transactions stay in this object over a
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from functools import partial
 from typing import Any, Final
 
+from harness.sim.servers.log_replication import Event
 from harness.sim.servers.sessions import SessionServer
+from harness.sim.servers.waits import Wait
 from harness.sim.service import Conn, ServiceHost
 
 from . import settings
 from .locks import LockManager
 from .plans import Plan
+from .replication import PostgresReplication
 from .session import PgSession
 from .storage import Table, Transactions
 
@@ -33,22 +37,26 @@ class PostgresServer(SessionServer[PgSession]):
         self.plans: dict[tuple[str, tuple[int, ...]], Plan] = {}
         self.transactions = Transactions()
         self.locks = LockManager()
+        self.replication: PostgresReplication | None = None
 
     # Start and stop.
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self.host = host
         if wiped:
-            self.tables.clear()
-            self.plans.clear()
-            self.transactions = Transactions()
+            self._drop_data()
         host.log("database system is ready to accept connections")
 
     def stop(self) -> None:
-        """Drop all sessions, and roll back the transactions that are not committed."""
+        """Drop all sessions, and roll back the transactions that are neither committed nor in the replication log."""
         for session in self.forget_sessions():
             session.drop()
         self.locks = LockManager()
+
+    def _drop_data(self) -> None:
+        self.tables.clear()
+        self.plans.clear()
+        self.transactions = Transactions()
 
     def size(self) -> int:
         """Return the number of rows in all tables."""
@@ -74,3 +82,27 @@ class PostgresServer(SessionServer[PgSession]):
         if self.on_command is not None:
             self.on_command(session.conn.peer, word)
         return self.is_open(session)
+
+    # Replication.
+
+    @property
+    def has_data(self) -> bool:
+        """False if there is nothing to connect to yet: a standby without data."""
+        return self.replication is None or self.replication.has_data
+
+    def set_in_hot_standby(self, in_hot_standby: bool) -> None:
+        """Refuse writes, or accept them. Open sessions report that before they are ready for the next query."""
+        self.settings["in_hot_standby"] = "on" if in_hot_standby else "off"
+
+    def drop_everything(self) -> None:
+        """Close all connections and drop all data."""
+        sessions = self.sessions
+        self.stop()
+        for session in sessions:
+            session.conn.close()
+        self._drop_data()
+
+    def replicate(self, event: Event, *, waits: bool) -> Generator[Wait, None, None]:
+        """Send an event of the log to the standbys; wait for one if replication is synchronous and ``waits``."""
+        if self.replication is not None:
+            yield from self.replication.write(event, waits=waits)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from harness.sim.servers.log_replication import Event
 from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, Timer
 
@@ -25,6 +26,7 @@ from .errors import (
 from .interface import ServerInterface
 from .locks import LockHolder, Mode, Scope, Tag
 from .messages import MessageHandler
+from .replication import rows_event
 from .storage import Transaction
 
 
@@ -60,6 +62,9 @@ class PgSession:
 
     def began_ns(self) -> int:
         return self.transaction().wall_ns
+
+    def in_recovery(self) -> bool:
+        return self.server.settings["in_hot_standby"] == "on"
 
     def setting(self, name: str) -> str:
         """Return a run-time parameter as SHOW does."""
@@ -189,6 +194,13 @@ class PgSession:
             )
             self._start_timer("idle", limit, self._interrupt_by, failure)
 
+    def report_role(self) -> None:
+        """Report that the server is no standby any more, if it was one at the last report."""
+        name, value = "in_hot_standby", self.server.settings["in_hot_standby"]
+        if self._settings[name] != value:
+            self._settings[name] = value
+            self._handler.send(protocol.parameter_status(settings.REPORTED[name], value))
+
     # Waits for locks.
 
     def lock(self, tag: Tag, mode: Mode, scope: Scope) -> Generator[Wait, None, None]:
@@ -234,6 +246,9 @@ class PgSession:
     def terminate(self, failure: PgError) -> None:
         """Send a fatal error and end the session."""
         self._handler.send(protocol.error(failure))
+        self._close()
+
+    def _close(self) -> None:
         self._handler.flush()
         self.server.remove_session(self)
         self.conn.close()
@@ -245,7 +260,9 @@ class PgSession:
         if self.trx is None:
             level = self._settings["default_transaction_isolation"]
             repeatable = level == "repeatable read"
-            self.trx = self.server.transactions.begin(self.conn.peer, self.wall_ns(), repeatable=repeatable)
+            self.trx = self.server.transactions.begin(
+                self.conn.peer, self.wall_ns(), repeatable=repeatable, read_only=self.in_recovery()
+            )
             self._before = dict(self._settings)
             self._settings["transaction_isolation"] = level
             self.server.locks.try_acquire(self.holder, self.trx.tag, "X", "transaction")
@@ -264,10 +281,33 @@ class PgSession:
         self._settings["transaction_isolation"] = text
         trx.repeatable = text == "repeatable read"
 
-    def end_block(self, *, commit: bool) -> None:
-        """End the transaction and its block."""
+    def end_block(self) -> None:
+        """End the block, before its transaction is committed or rolled back."""
         self.block = self.failed = False
-        self.end_transaction(commit=commit)
+
+    def commit(self) -> Generator[Wait, None, None]:
+        """Commit. If commits are synchronous, wait for a standby before others see the changes, and with the locks."""
+        trx = self.trx
+        if trx is not None and (trx.changed or trx.locked_rows):
+            trx.logged = True
+            yield from self.replicate(rows_event(trx))
+        self.end_transaction(commit=True)
+
+    def replicate(self, event: Event) -> Generator[Wait, None, None]:
+        """Send an event of the log to the standbys, and wait for one if commits are synchronous in this session.
+
+        An interrupt ends the wait only: the event is in the log. A session that it ends gets no answer.
+        """
+        if "statement" in self._timers:  # PostgreSQL stops it before the commit
+            self._timers.pop("statement").cancel()
+        waits = self._settings["synchronous_commit"] not in ("local", "off")
+        yield from self.server.replicate(event, waits=waits)
+        failure, self._interrupt = self._interrupt, None
+        if failure is not None and failure.fatal:
+            self.warn(f"canceling the wait for synchronous replication and {failure.text}", failure.state)
+            self._close()
+        elif failure is not None:
+            self.warn("canceling wait for synchronous replication due to user request", "01000")
 
     def end_transaction(self, *, commit: bool) -> None:
         """Commit or roll back, then release the locks of the transaction."""
@@ -304,5 +344,5 @@ class PgSession:
         if self._running is not None and not self._stepping:
             self._running.close()
         self._running = None
-        self.end_transaction(commit=False)
+        self.end_transaction(commit=self.trx is not None and self.trx.logged)
         self.server.locks.release_scope(self.holder, "session")

@@ -11,8 +11,9 @@ from sqlglot import expressions as exp
 
 from harness.sim.servers.waits import Wait
 
-from . import definitions, settings, sql
-from .errors import DUPLICATE_TABLE, SYNTAX, PgError, unsupported
+from . import settings, sql
+from .definitions import DEFINITIONS
+from .errors import DUPLICATE_TABLE, SYNTAX, PgError, read_only, unsupported
 from .interface import SessionInterface
 from .plans import Outcome, Plan
 from .protocol import Field
@@ -24,7 +25,7 @@ from .write import compile_change, compile_insert
 _LEVEL: Final = re.compile(r"ISOLATION\s+LEVEL\s+(\w+(?:\s+(?:READ|COMMITTED|UNCOMMITTED))?)", re.IGNORECASE)
 _SET: Final = re.compile(r"SET\s+(?:(SESSION|LOCAL)\s+)?([\w.]+)\s*(?:=|\bTO\b)\s*(.+)", re.IGNORECASE | re.DOTALL)
 _NAMED: Final = re.compile(r"\w+\s+(.+)", re.DOTALL)
-_DEFINITIONS: Final = {"CREATE": definitions.create, "DROP": definitions.drop, "TRUNCATE": definitions.truncate}
+_COMMITS: Final = ("COMMIT", "END")
 _COMPILED: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 ENDS: Final = ("COMMIT", "END", "ROLLBACK", "ABORT")
 """Statements that a failed transaction accepts."""
@@ -54,7 +55,7 @@ def prepare(session: SessionInterface, text: str, declared: tuple[int, ...] = ()
     word = sql.first_word(text)
     if word in ("", *_COMPILED):
         return Prepared(text, word, _plan(session, text, declared) if text else None)
-    if word not in _STATEMENTS and word not in _DEFINITIONS:
+    if word not in (*_STATEMENTS, *DEFINITIONS, *_COMMITS):
         raise PgError(SYNTAX, f'syntax error at or near "{word}"')
     return Prepared(text, word, None)
 
@@ -88,21 +89,29 @@ def run(session: SessionInterface, prepared: Prepared, parameters: list[Any]) ->
     if prepared.plan is not None:
         trx = session.transaction()
         trx.queried = True
+        if trx.read_only and prepared.plan.writes:
+            raise read_only(prepared.plan.writes)
         session.server.transactions.snapshot(trx)
         return (yield from prepared.plan.run(session, parameters))
-    if prepared.word in _DEFINITIONS:
-        return _define(session, prepared)
+    if prepared.word in DEFINITIONS:
+        return (yield from _define(session, prepared))
+    if prepared.word in _COMMITS:
+        return (yield from _commit(session))
     return _STATEMENTS[prepared.word](session, prepared.text)
 
 
-def _define(session: SessionInterface, prepared: Prepared) -> Outcome:
+def _define(session: SessionInterface, prepared: Prepared) -> Generator[Wait, None, Outcome]:
     if session.block:
         raise unsupported(f"{prepared.word} in a transaction block")
+    if session.in_recovery():
+        raise read_only(f"{prepared.word} TABLE")
     tree = sql.parse(prepared.text)
-    notice = _DEFINITIONS[prepared.word](session.server.tables, tree)
+    notice = DEFINITIONS[prepared.word](session.server.tables, tree)
     session.server.plans.clear()
     if notice:
         session.warn(notice, DUPLICATE_TABLE if prepared.word == "CREATE" else "00000", severity="NOTICE")
+    else:
+        yield from session.replicate({"definition": prepared.text})
     return Outcome(prepared.word if prepared.word == "TRUNCATE" else f"{prepared.word} TABLE")
 
 
@@ -123,11 +132,15 @@ def _set_level(session: SessionInterface, text: str) -> None:
         session.set_level(found[1])
 
 
-def _commit(session: SessionInterface, text: str) -> Outcome:  # noqa: ARG001
+def _commit(session: SessionInterface) -> Generator[Wait, None, Outcome]:
     if not session.block:
         session.warn("there is no transaction in progress", "25P01")
     failed = session.failed
-    session.end_block(commit=not failed)
+    session.end_block()
+    if failed:
+        session.end_transaction(commit=False)
+    else:
+        yield from session.commit()
     return Outcome("ROLLBACK" if failed else "COMMIT")
 
 
@@ -136,7 +149,8 @@ def _rollback(session: SessionInterface, text: str) -> Outcome:
         raise unsupported("SAVEPOINT")
     if not session.block:
         session.warn("there is no transaction in progress", "25P01")
-    session.end_block(commit=False)
+    session.end_block()
+    session.end_transaction(commit=False)
     return Outcome("ROLLBACK")
 
 
@@ -199,8 +213,6 @@ def _deallocate(session: SessionInterface, text: str) -> Outcome:
 _STATEMENTS: Final[dict[str, Callable[[SessionInterface, str], Outcome]]] = {
     "BEGIN": _begin,
     "START": _begin,
-    "COMMIT": _commit,
-    "END": _commit,
     "ROLLBACK": _rollback,
     "ABORT": _rollback,
     "SET": _set,

@@ -19,16 +19,21 @@ class Transaction:
     """One transaction. ``committed_at`` is its number in the order of commits, ``snapshot`` the last such number that
     its reads contain at REPEATABLE READ, and ``client`` the host that it belongs to."""
 
-    def __init__(self, number: int, client: str, wall_ns: int, *, repeatable: bool) -> None:
+    def __init__(self, number: int, client: str, wall_ns: int, *, repeatable: bool, read_only: bool) -> None:
         self.number = number
         self.client = client
         self.wall_ns = wall_ns
         self.repeatable = repeatable
+        self.read_only = read_only
+        """True if it began on a standby."""
         self.queried = False
         self.snapshot: int | None = None
         self.committed_at = RUNNING
         self.ended = False
         self.changed: list[tuple[Table, Row]] = []
+        self.locked_rows = False
+        self.logged = False
+        """True if its commit is in the replication log, from which it cannot be rolled back."""
 
     @property
     def tag(self) -> tuple[str, int]:
@@ -121,8 +126,9 @@ class Transactions:
         self.commits = 0
         self.running: dict[int, Transaction] = {}
 
-    def begin(self, client: str, wall_ns: int, *, repeatable: bool) -> Transaction:
-        trx = self.running[self._next] = Transaction(self._next, client, wall_ns, repeatable=repeatable)
+    def begin(self, client: str, wall_ns: int, *, repeatable: bool, read_only: bool) -> Transaction:
+        trx = Transaction(self._next, client, wall_ns, repeatable=repeatable, read_only=read_only)
+        self.running[self._next] = trx
         self._next += 1
         return trx
 

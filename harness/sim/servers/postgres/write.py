@@ -142,6 +142,10 @@ class UpdateOrDelete:
     change: Change
     returning: Output | None
 
+    @property
+    def writes(self) -> str:
+        return "DELETE" if self.change.setters is None else "UPDATE"
+
     def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)
         rows, snapshot = self.search.candidates(session, c)
@@ -155,8 +159,7 @@ class UpdateOrDelete:
             c.row = yield from self.change.apply(session, c, row)
             if self.returning is not None:
                 returned.append(self.returning.row(c))
-        word = "DELETE" if self.change.setters is None else "UPDATE"
-        return Outcome(f"{word} {count}", None if self.returning is None else returned)
+        return Outcome(f"{self.writes} {count}", None if self.returning is None else returned)
 
 
 @dataclass(slots=True)
@@ -178,6 +181,10 @@ class Insert:
     rows: list[list[Callable[[Context], Any]]]
     on_conflict: OnConflict | None
     returning: Output | None
+
+    @property
+    def writes(self) -> str:
+        return "INSERT"
 
     def run(self, session: SessionInterface, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
         c = Context(session, parameters)

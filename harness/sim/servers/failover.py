@@ -1,4 +1,4 @@
-"""Failover manager of replicated MariaDB servers, like MHA, orchestrator or a Pacemaker agent.
+"""Failover manager of replicated database servers, like MHA, orchestrator, repmgr or a Pacemaker agent.
 
 It polls the primary ten times a second. If the primary has not answered for a second, the manager promotes the replica
 that has received most of the log and moves the name that clients dial. It cannot distinguish a dead primary from an
@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from harness.sim.service import Conn, ServiceHost, Timer
 
-from .named_locks import NS_PER_S
-from .replication import PORT, LineDecoder, encode
+from .log_replication import NS_PER_S, PORT, LineDecoder, encode
 
 POLL_INTERVAL_NS: Final = NS_PER_S // 10
 FAILOVER_AFTER_NS: Final = NS_PER_S
@@ -70,7 +69,7 @@ class FailoverManager:
             if name != self.primary:
                 return
             now = self.host.monotonic_ns()
-            if status is not None:
+            if status is not None and not status["broken"]:
                 self._answered_ns = now
                 if status["read_only"] and status["follows"] is None:
                     self._send(name, {"open": 1}, lambda _: None)
