@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from harness.checkers.models import ACQUIRE, OWNED, Either, FifoLock, Inconsistent, Model, Operation
+from harness.checkers.models import ACQUIRE, OWNED, RELEASE, Either, FifoLock, Inconsistent, Model, Operation
 
 from .parts import Parts, equal_unknown_calls
 from .problem import MUST, Budget, KeyProblem, SearchAnswer
@@ -79,7 +79,7 @@ class _Since(Model):
 
 class _Walk:
     """A walk through the guessed order. ``done`` are the calls that have a place, ``states`` the states before the last
-    ones of them, ``left`` the known calls that have none yet, the next one last, and ``used`` the unknown calls in
+    ones of them, ``left`` the calls that have none yet, the next one last, and ``used`` the unknown calls in
     ``done``."""
 
     def __init__(self, problem: KeyProblem, model: Model, budget: Budget, effort: Effort) -> None:
@@ -90,9 +90,13 @@ class _Walk:
         self.invoked: list[int] = problem.invoked.tolist()
         self.operation: list[int] = problem.operation.tolist()
         self.client = [problem.operations[number].client for number in self.operation]
-        self.point = _points(problem, model)
-        known = np.flatnonzero(problem.kind == MUST).tolist()
-        self.left: list[int] = sorted(known, key=self.point.__getitem__, reverse=True)
+        self.point = _points(problem)
+        guessed = np.flatnonzero(problem.kind == MUST).tolist()
+        turn: dict[int, int] = {}
+        if isinstance(model, FifoLock):
+            queue = _Queue(problem, self.point)
+            guessed, turn = guessed + queue.assumed, queue.turn
+        self.left: list[int] = sorted(guessed, key=lambda call: (self.point[call], turn.get(call, call)))[::-1]
         self.unknown = equal_unknown_calls(problem)
         self.parts: Parts | None = None
         self.used: set[int] = set()
@@ -103,7 +107,7 @@ class _Walk:
     def decision(self) -> Decision:
         while self.left:
             call = self.left[-1]
-            if self._take(call) or self._take_after_an_unknown_call(call):
+            if call in self.used or self._take(call) or self._take_after_an_unknown_call(call) or not self.must[call]:
                 self.left.pop()
                 continue
             failed = self._order_anew()
@@ -122,6 +126,8 @@ class _Walk:
         return True
 
     def _put(self, call: int, after: Hashable) -> None:
+        if not self.must[call]:
+            self.used.add(call)
         self.done.append(call)
         self.states.append(self.state)
         self.state = after
@@ -135,13 +141,12 @@ class _Walk:
             if isinstance(between, Inconsistent | Either):
                 continue
             if not isinstance(self._after(between, call), Inconsistent | Either):
-                self.used.add(spare)
                 return self._take(spare) and self._take(call)
         return False
 
     def _order_anew(self) -> Decision | None:
         """Order the calls around the next one anew; return what is known if that fails."""
-        later = tuple(reversed(self.left[-WIDE:]))
+        later = tuple(one for one in reversed(self.left[-WIDE:]) if self.must[one])
         earlier = tuple(one for one in reversed(self.done[-WIDE:]) if self.must[one])
         self.parts = self.parts or Parts(self.problem, self.model)
         width = NARROW
@@ -163,7 +168,7 @@ class _Walk:
         back, ahead = min(width, len(self.states)), 1 + width // NARROW
         begin = len(self.done) - back
         state = self.states[-back] if back else self.state
-        known = [call for call in self.done[begin:] if self.must[call]] + self.left[-ahead:]
+        known = [call for call in self.done[begin:] + self.left[-ahead:] if self.must[call]]
         used = self.used.difference(self.done[begin:])
         near = {self.client[call] for call in self.done[-width // NARROW :] + self.left[-ahead:]}
         end = max(self.point[call] for call in known)
@@ -177,10 +182,7 @@ class _Walk:
             self.states.pop()
         self.state = state
         for number, after in zip(answer.order, answer.states, strict=True):
-            call = piece[number]
-            if not self.must[call]:
-                self.used.add(call)
-            self._put(call, after)
+            self._put(piece[number], after)
         return True
 
     def _unused(self, clients: set[str], used: set[int], end: int) -> Iterator[int]:
@@ -199,7 +201,7 @@ def search_part(part: KeyProblem, model: Model, budget: Budget, effort: Effort) 
     return Searcher(model, operations, effort).search(part, budget)
 
 
-def _points(problem: KeyProblem, model: Model) -> list[int]:
+def _points(problem: KeyProblem) -> list[int]:
     """Guess the entry at which each known call takes effect, in its window: an acquire and a report that a lease is
     lost as late as possible, everything else as early as possible."""
     late = [
@@ -209,24 +211,49 @@ def _points(problem: KeyProblem, model: Model) -> list[int]:
         for one in problem.operations
     ]
     points: list[int] = np.where(np.array(late)[problem.operation], problem.returned, problem.invoked).tolist()
-    if isinstance(model, FifoLock):
-        _queue(problem, points)
     return points
 
 
-def _queue(problem: KeyProblem, points: list[int]) -> None:
-    """Let clients join the queue in the order in which they were granted the lock."""
-    waiting: dict[str, int] = {}
-    joined: dict[int, int] = {}
-    for call in np.flatnonzero(problem.kind == MUST).tolist():
-        one = problem.operations[problem.operation[call]]
+class _Queue:
+    """A guess of the order in a queue: clients join it in the order in which they were granted the lock.
+
+    A client whose acquire has an unknown outcome was granted the lock if it released it afterwards. ``turn`` orders
+    calls at the same point, and ``assumed`` are the unknown calls that happened if the guess is right.
+    """
+
+    def __init__(self, problem: KeyProblem, points: list[int]) -> None:
+        self.problem, self.points = problem, points
+        self.turn: dict[int, int] = {}
+        self.assumed: list[int] = []
+        self._waiting: dict[str, int] = {}
+        self._asked: dict[str, int] = {}
+        self._joined: list[tuple[int, int]] = []
+        for call, number in enumerate(problem.operation.tolist()):
+            self._read(call, problem.operations[number])
+        self._line_up()
+
+    def _read(self, call: int, one: Operation) -> None:
+        known, me = self.problem.kind[call] == MUST, one.client
         if one.f == "enqueue":
-            waiting[one.client] = call
-            points[call] = int(problem.returned[call])
-        elif one.f in ACQUIRE and one.client in waiting:
-            joined[call] = waiting.pop(one.client)
-    latest = 0
-    for grant in sorted(joined, key=points.__getitem__):
-        call = joined[grant]
-        latest = max(latest, int(problem.invoked[call]))
-        points[call] = min(latest, int(problem.returned[call]))
+            self._waiting[me] = call
+            self.points[call] = int(self.problem.returned[call]) if known else self.points[call]
+        elif one.f in ACQUIRE and known:
+            if me in self._waiting:
+                self._joined.append((self.points[call], self._waiting.pop(me)))
+        elif one.f in ACQUIRE:
+            self._asked[me] = call
+        elif one.f in RELEASE and me in self._waiting and me in self._asked:
+            grant = self._asked.pop(me)
+            self.points[grant], self.turn[grant] = self.points[call], -1
+            self.assumed.append(grant)
+            self._joined.append((self.points[call], self._waiting.pop(me)))
+        elif one.f == "cancel":
+            self._waiting.pop(me, None)
+
+    def _line_up(self) -> None:
+        latest = 0
+        for number, (_, call) in enumerate(sorted(self._joined)):
+            latest = max(latest, int(self.problem.invoked[call]))
+            self.points[call], self.turn[call] = min(latest, int(self.problem.returned[call])), number
+            if self.problem.kind[call] != MUST:
+                self.assumed.append(call)
