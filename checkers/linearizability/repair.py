@@ -58,9 +58,12 @@ class Decision:
     wrong: tuple[KeyProblem, SearchAnswer] | None = None
 
 
-def decide(problem: KeyProblem, model: Model, budget: Budget, effort: Effort) -> Decision:
-    """Guess an order of ``problem``, whose model is one of ``REPAIRABLE``, and repair it within ``budget``."""
-    return _Walk(problem, model, budget, effort).decision()
+def decide(problem: KeyProblem, model: Model, budget: Budget, effort: Effort | None = None) -> Decision:
+    """Guess an order of ``problem``, whose model is one of ``REPAIRABLE``, and repair it within ``budget``.
+
+    What is found out does not depend on the machine if the budget limits only the configurations.
+    """
+    return _Walk(problem, model, budget, effort or Effort()).decision()
 
 
 class _Since(Model):
@@ -85,7 +88,7 @@ class _Walk:
     def __init__(self, problem: KeyProblem, model: Model, budget: Budget, effort: Effort) -> None:
         self.problem, self.model, self.effort = problem, model, effort
         self.end = monotonic() + budget.seconds
-        self.budget = replace(budget, configurations=min(budget.configurations, CONFIGURATIONS))
+        self.budget, self.tried = budget, 0
         self.must: list[bool] = (problem.kind == MUST).tolist()
         self.invoked: list[int] = problem.invoked.tolist()
         self.operation: list[int] = problem.operation.tolist()
@@ -154,9 +157,9 @@ class _Walk:
             if self._reorder(width):
                 return None
             for part in self.parts.near(later, earlier, width // NARROW):
-                if monotonic() > self.end or self.budget.stop.is_set():
+                if self._is_over():
                     return Decision()
-                answer = search_part(part, self.model, self.budget, self.effort)
+                answer = self._search(part, self.model)
                 if answer.valid is False:
                     return Decision(wrong=(part, answer))
             width *= 2
@@ -173,7 +176,7 @@ class _Walk:
         near = {self.client[call] for call in self.done[-width // NARROW :] + self.left[-ahead:]}
         end = max(self.point[call] for call in known)
         piece = sorted({*known, *self.used.difference(used), *self._unused(near, used, end)})
-        answer = search_part(self.problem.pick(np.array(piece)), _Since(self.model, state), self.budget, self.effort)
+        answer = self._search(self.problem.pick(np.array(piece)), _Since(self.model, state))
         if not answer.valid:
             return False
         self.used = used
@@ -192,13 +195,19 @@ class _Walk:
                 first = islice((call for call in calls if call not in used), SPARE)
                 yield from (call for call in first if self.invoked[call] < end)
 
+    def _search(self, part: KeyProblem, model: Model) -> SearchAnswer:
+        """Search in a part, whose operations are numbered anew, since few of those of the whole occur in it."""
+        which, numbers = np.unique(part.operation, return_inverse=True)
+        operations = tuple(part.operations[number] for number in which.tolist())
+        part = replace(part, operation=numbers.reshape(-1).astype(np.int32), operations=operations)
+        left = min(CONFIGURATIONS, self.budget.configurations - self.tried)
+        limits = replace(self.budget, seconds=self.end - monotonic(), configurations=max(1, left))
+        answer = Searcher(model, operations, self.effort).search(part, limits)
+        self.tried += answer.tried
+        return answer
 
-def search_part(part: KeyProblem, model: Model, budget: Budget, effort: Effort) -> SearchAnswer:
-    """Search in a part, whose operations are numbered anew, since few of those of the whole occur in it."""
-    which, numbers = np.unique(part.operation, return_inverse=True)
-    operations = tuple(part.operations[number] for number in which.tolist())
-    part = replace(part, operation=numbers.reshape(-1).astype(np.int32), operations=operations)
-    return Searcher(model, operations, effort).search(part, budget)
+    def _is_over(self) -> bool:
+        return self.tried >= self.budget.configurations or monotonic() > self.end or self.budget.stop.is_set()
 
 
 def _points(problem: KeyProblem) -> list[int]:
