@@ -132,7 +132,7 @@ class Investigation:
                     SearchAnswer(None, why=f"the search used up its budget of {self.budget.seconds:g} s"),
                 )
             part = problem(self.calls, self.model, key, rows[key])
-            part, answer = self._decided(part, Budget(max(0.0, left), memory, self.stop))
+            part, answer = repair.decided(part, self.model, Budget(left, memory, self.stop), self.effort)
             return (key, None, SearchAnswer(True, tried=answer.tried)) if answer.valid else (key, part, answer)
 
         if workers == 1:
@@ -146,18 +146,6 @@ class Investigation:
                 self.stop.set()  # the pool waits for the searches that are running
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-    def _decided(self, whole: KeyProblem, limits: Budget) -> tuple[KeyProblem, SearchAnswer]:
-        """Decide ``whole`` or a wrong part of it: by repair of a guessed order where that is possible, or by search."""
-        deadline = time.monotonic() + limits.seconds
-        if type(self.model) in repair.REPAIRABLE:
-            found = repair.decide(whole, self.model, limits, self.effort)
-            if found.order is not None:
-                return whole, SearchAnswer(True, found.order)
-            if found.wrong is not None:
-                return found.wrong
-        limits = replace(limits, seconds=max(0.0, deadline - time.monotonic()))
-        return whole, self._searcher(whole).search(whole, limits)
 
     def _explained(self, key: int, part: KeyProblem, answer: SearchAnswer) -> KeyFailure:
         return KeyFailure(key, part, answer, core(part, answer, self._searcher(part), self._rest()))

@@ -16,7 +16,7 @@ windows inside a piece. So whatever comes before a call was invoked before the c
 piece has an earlier point, and an unknown call is used in a piece only if it was invoked before the last point of it.
 
 **The cost.** A history takes linear time if its unknown calls are needed in few places, or if one is enough in each.
-In general the question is NP-complete (docs/linearization.md): so pieces and parts have a largest size, and searches in
+In general the question is NP-complete (docs/checking.md): so pieces and parts have a largest size, and searches in
 them a largest number of configurations. A history that is not decided so is left to the search.
 """
 
@@ -64,6 +64,25 @@ def decide(problem: KeyProblem, model: Model, budget: Budget, effort: Effort | N
     What is found out does not depend on the machine if the budget limits only the configurations.
     """
     return _Walk(problem, model, budget, effort or Effort()).decision()
+
+
+def decided(
+    problem: KeyProblem, model: Model, budget: Budget, effort: Effort | None = None
+) -> tuple[KeyProblem, SearchAnswer]:
+    """Decide ``problem`` by :func:`decide` if its model can be guessed, and else, or if that fails, by a search.
+
+    Returns the part that the answer is about, which is all of ``problem`` unless a smaller one is wrong.
+    """
+    effort = effort or Effort()
+    end = monotonic() + budget.seconds
+    if type(model) in REPAIRABLE:
+        found = decide(problem, model, budget, effort)
+        if found.order is not None:
+            return problem, SearchAnswer(True, found.order)
+        if found.wrong is not None:
+            return found.wrong
+    limits = replace(budget, seconds=max(0.0, end - monotonic()))
+    return problem, Searcher(model, problem.operations, effort).search(problem, limits)
 
 
 class _Since(Model):
