@@ -17,14 +17,15 @@ with leases are not judged here, and such tokens are left out. :mod:`.fencing` j
 A hold may end in other ways than by a release that returned ok: the release was refused or has an unknown outcome, the
 lock said that it is lost, or the client died. The lock is free to grant the key from then on, as
 ``docs/histories.md`` says, so an unknown release is put in at that moment. An acquire of unknown outcome did not
-happen, unless the client's next answer is ok to a release, which it may explain; only a search could tell.
+happen, unless the client's next answer is ok to a release, which it may explain.
 
-All of this is decided by the linear algorithm of :mod:`.linearizability.definite`, without any search: the verdict does
-not depend on the speed of the machine.
+The linear algorithm of :mod:`.linearizability.definite` decides this, and :mod:`.linearizability.repair` where an
+unknown acquire matters. Neither has a limit of time, so the verdict does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
@@ -49,9 +50,10 @@ from .fencing import is_ordered
 from .holds import DIED, EXPIRED, FOREVER, LOST, RELEASED, Holds, holds
 from .leases import Leases, lease_of, reason
 from .linearizability import definite
-from .linearizability.problem import ProvedImpossible
+from .linearizability.problem import Budget, ProvedImpossible, QuickResult, problem
 from .view import ACQUIRE, CHECK, EXTEND, FAIL, INVOKE, OK, RELEASE, View
 
+LIMITS: Final = Budget(seconds=math.inf, configurations=20_000)
 NAMES: Final = ("acquire", "release", "extend", "check")
 _NOTHING: Final[dict[str, Any]] = {}
 
@@ -72,7 +74,7 @@ class LinearizabilityChecker:
             return not_applicable(history, "no model has leases and also readers or nested grants")
         leases = Leases.of(history)
         calls = settled(found, leases)
-        outcome = definite.check(calls, model)
+        outcome = _decided(calls, model, definite.check(calls, model))
         violations = [_violation(found, calls, failure, model.name, leases) for failure in outcome.failures[:CAP]]
         return conclude(
             history,
@@ -82,6 +84,23 @@ class LinearizabilityChecker:
             stats={"calls": len(calls)},
             count=len(outcome.failures),
         )
+
+
+def _decided(calls: Calls, model: Model, outcome: QuickResult) -> QuickResult:
+    """Decide the undecided keys as far as that is possible without a long search."""
+    if not outcome.undecided:
+        return outcome
+    from .linearizability import repair  # late: few runs need it
+
+    failures, undecided = list(outcome.failures), []
+    for key in outcome.undecided:
+        found = repair.decide(problem(calls, model, key), model, LIMITS)
+        if found.wrong is not None:
+            part, answer = found.wrong
+            failures.append(ProvedImpossible(key, answer.stuck, tuple(part.rows.tolist())))
+        elif found.order is None:
+            undecided.append(key)
+    return QuickResult(tuple(sorted(failures, key=lambda failure: failure.position)), tuple(undecided))
 
 
 def model_of(found: Holds) -> Model | None:

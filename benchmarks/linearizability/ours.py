@@ -16,7 +16,7 @@ import msgspec
 
 from harness.checkers.linearizability.check import check, quick_algorithm
 from harness.checkers.linearizability.problem import Budget, QuickResult, problem
-from harness.checkers.linearizability.search import search
+from harness.checkers.linearizability.repair import decided
 from harness.checkers.models import MODELS, Model
 from harness.history import compiled
 from harness.history.calls import Calls
@@ -36,7 +36,7 @@ def decide(calls: Calls, model: Model, seconds: float) -> bool | None:
     if outcome.failures:
         return False
     budget = Budget(seconds, MEMORY)
-    answers = [search(problem(calls, model, key), model, budget).valid for key in outcome.undecided]
+    answers = [decided(problem(calls, model, key), model, budget)[1].valid for key in outcome.undecided]
     return False if False in answers else None if None in answers else True
 
 

@@ -42,11 +42,11 @@ PHASE, DEPTH, LENGTH, LEVEL, STATE, STAMP, BEST_LEVEL, BEST_LENGTH, SAME, FRESH 
 """Places in ``reg``: what the loop does next; the height of the stack; the length of the order; the number of returns
 passed; the state; a counter of scans; the most returns passed, and the length of the order that passed them; how many
 places of that longest order still begin the current order; and whether the longest order has yet to be copied."""
-STORED, TRIED, FULL, ASKED, ABOUT, BARRED, BARS = range(16, 23)
+STORED, TRIED, FULL, ASKED, ABOUT, BARRED, BARS, MOST = range(16, 24)
 """Places in ``reg``: the numbers of configurations stored and tried; whether no more can be stored; the state and the
-operation whose cell is missing in the table; whether this configuration is barred; and whether any configuration may
-be."""
-REG: Final = 23
+operation whose cell is missing in the table; whether this configuration is barred; whether any configuration may be;
+and the number of configurations that may be tried."""
+REG: Final = 24
 
 OPERATION, KIND, BIT, BEFORE, RETURNING, INVOKED, GROUP, GROUP_AT, GROUPED = range(9)
 FIXED: Final = 9

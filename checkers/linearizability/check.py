@@ -12,21 +12,16 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.checkers.base import CAP, Verdict, Violation
 from harness.checkers.models import (
-    FencedMutex,
+    OWNED,
     FifoLock,
-    LeaseMutex,
     Model,
     Mutex,
-    OwnerMutex,
-    ReadWriteLock,
-    ReentrantFencedMutex,
-    ReentrantMutex,
     Semaphore,
 )
 from harness.history.calls import Calls
@@ -36,9 +31,6 @@ from .problem import Budget, Disagreement, QuickResult
 if TYPE_CHECKING:
     from .findings import Findings
     from .picture import Picture
-
-OWNED: Final = (OwnerMutex, ReentrantMutex, FencedMutex, ReentrantFencedMutex, ReadWriteLock, LeaseMutex)
-"""Models of locks whose holds have an owner."""
 
 
 class ModelError(ValueError):

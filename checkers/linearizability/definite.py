@@ -95,7 +95,7 @@ SEARCHED, CROSSED = 1, 2
 
 
 def check(calls: Calls, model: Model) -> QuickResult:
-    """Check all keys against ``model``, one of ``check.OWNED``. Raises ValueError for an unknown mode."""
+    """Check all keys against ``model``, whose type is one of ``OWNED``. Raises ValueError for an unknown mode."""
     if not len(calls):
         return QuickResult()
     limit = model.limit if isinstance(model, ReentrantMutex | ReentrantFencedMutex) else 1

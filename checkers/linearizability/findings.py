@@ -17,6 +17,7 @@ from harness.checkers.base import CAP, Violation
 from harness.checkers.models import Model
 from harness.history.calls import Calls, Ints
 
+from . import repair
 from .core import core
 from .explain import KeyFailure, picture, violation
 from .picture import Picture
@@ -71,7 +72,8 @@ class Investigation:
             if answer.valid is None:
                 unknown.append(f"{self.calls.keys[key] or 'the history'}: {answer.why}")
             elif part is not None and len(findings) < CAP:
-                findings.append(self._explaining(self._explained, key, part, answer))
+                finding = self._explaining(self._explained, key, part, answer)
+                findings.append(self._explaining(self._among_others, finding))
             elif not answer.valid:
                 wrong += 1
         violations = tuple(violation(self.calls, self.model, finding) for finding in findings)
@@ -91,7 +93,7 @@ class Investigation:
                     "please report it, with the history"
                 )
             if answer.valid is False:
-                return self._among_others(failure, self._explained(failure.key, part, answer))
+                return self._among_others(self._explained(failure.key, part, answer))
         unplaced = int(np.flatnonzero(part.returned == failure.position)[0])
         return KeyFailure(failure.key, part, SearchAnswer(False, stuck=failure.position, unplaced=unplaced))
 
@@ -102,17 +104,18 @@ class Investigation:
         found = problem(self.calls.pick(rows), self.model, key)
         return replace(found, rows=rows[found.rows])
 
-    def _among_others(self, failure: ProvedImpossible, finding: KeyFailure) -> KeyFailure:
+    def _among_others(self, finding: KeyFailure) -> KeyFailure:
         """Return the finding with all earlier calls of the key, to show what led there, unless they are too many."""
-        before = np.flatnonzero((self.calls.key == failure.key) & (self.calls.invoked < failure.position))
-        if len(before) > PICTURED or finding.core is None:
+        key, position = finding.key, finding.answer.stuck
+        before = np.flatnonzero((self.calls.key == key) & (self.calls.invoked < position))
+        if len(before) > PICTURED or finding.core is None or len(before) <= len(finding.problem):
             return finding
-        whole = self._part(failure.key, before)
+        whole = self._part(key, before)
         answer = self._searcher(whole).search(whole, self._rest())
         if answer.valid is not False:
             return finding
         calls = np.searchsorted(whole.rows, finding.problem.rows[list(finding.core.calls)])
-        return KeyFailure(failure.key, whole, answer, replace(finding.core, calls=tuple(calls.tolist())))
+        return KeyFailure(key, whole, answer, replace(finding.core, calls=tuple(calls.tolist())))
 
     def _searched(self, keys: Sequence[int]) -> Sequence[tuple[int, KeyProblem | None, SearchAnswer]]:
         """Return the answer for each key; the problems of valid keys are dropped, to save memory."""
@@ -129,8 +132,7 @@ class Investigation:
                     SearchAnswer(None, why=f"the search used up its budget of {self.budget.seconds:g} s"),
                 )
             part = problem(self.calls, self.model, key, rows[key])
-            limits = Budget(max(0.0, left), memory, self.stop)
-            answer = self._searcher(part).search(part, limits)
+            part, answer = repair.decided(part, self.model, Budget(left, memory, self.stop), self.effort)
             return (key, None, SearchAnswer(True, tried=answer.tried)) if answer.valid else (key, part, answer)
 
         if workers == 1:

@@ -44,6 +44,7 @@ from .arrays import (
     LENGTH,
     LEVEL,
     LEVELS,
+    MOST,
     NEXT,
     OPERATION,
     OPERATIONS,
@@ -67,9 +68,9 @@ from .arrays import (
 from .problem import LOOSE, MAY, MUST
 
 MOVE, SETTLE, VISIT = range(3)
-VALID, INVALID, ASK, GROW, SLICE = range(5)
+VALID, INVALID, ASK, GROW, SLICE, OVER = range(6)
 """Why the loop stopped: it found an order; there is none; the table lacks a cell; there is no room for configurations;
-it made the given number of steps."""
+it made the given number of steps; it has tried as many configurations as it may."""
 INCONSISTENT: Final = -1
 UNKNOWN: Final = -2
 """Values in place of a state. INCONSISTENT: the model does not allow the operation. UNKNOWN: the model was not asked
@@ -121,6 +122,9 @@ def explore(
                 return ASK
             reg[PHASE] = VISIT
             reg[TRIED] += 1
+            if reg[TRIED] == reg[MOST]:
+                _keep(reg, live)
+                return OVER
         if reg[LEVEL] > reg[BEST_LEVEL]:
             reg[BEST_LEVEL], reg[FRESH] = reg[LEVEL], 1
         if reg[LEVEL] == reg[RETURNS]:

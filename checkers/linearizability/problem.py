@@ -57,15 +57,17 @@ class KeyProblem:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one search: seconds, and bytes for remembered configurations.
+    """Limits of one search: seconds, bytes for remembered configurations, and the number of configurations.
 
-    When the memory is full, the search goes on, slower, without remembering more. When the time is over, it gives up.
+    When the memory is full, the search goes on, slower, without remembering more. When the time is over or it has tried
+    so many configurations, it gives up. Whether a number of configurations is enough does not depend on the machine.
     """
 
     seconds: float = 60.0
     memory: int = 2**30
     stop: Event = field(default_factory=Event, compare=False, repr=False)
     """Another thread can set this event to end the search as if its time were over."""
+    configurations: int = NEVER
 
 
 def until(problem: KeyProblem, stuck: int) -> KeyProblem:

@@ -147,13 +147,15 @@ class Searcher:
 
     def _searched(self, problem: KeyProblem, budget: Budget) -> SearchAnswer:
         begun = monotonic()
-        run = _Run(problem, self._table, budget.memory, self._effort)
+        run = _Run(problem, self._table, budget, self._effort)
         while True:
             status = run.go_on()
             if status == kernel.VALID:
                 return run.valid()
             if status == kernel.INVALID:
                 return run.invalid()
+            if status == kernel.OVER:
+                return run.gave_up("the search used up its budget")
             if monotonic() - begun > budget.seconds or budget.stop.is_set():
                 return run.gave_up(f"the search used up its budget of {budget.seconds:g} s")
             if status == kernel.ASK and self._table.memory > max(budget.memory, LEAST):
@@ -167,9 +169,9 @@ LEAST: Final = 2**20
 class _Run:
     """One search: the arrays, and the code that supplies what the loop asks for when it stops."""
 
-    def __init__(self, problem: KeyProblem, table: ModelTable, memory: int, effort: Effort) -> None:
+    def __init__(self, problem: KeyProblem, table: ModelTable, budget: Budget, effort: Effort) -> None:
         n = len(problem)
-        self._problem, self._memory, self._table, self._effort = problem, memory, table, effort
+        self._problem, self._memory, self._table, self._effort = problem, budget.memory, table, effort
         self._reg: Ints = np.zeros(arrays.REG, np.int64)
         self._fixed: Codes = np.zeros((arrays.FIXED, n + 1), np.int32)
         self._live: Codes = np.zeros((arrays.LIVE, n + 1), np.int32)
@@ -178,6 +180,7 @@ class _Run:
         returns = n - int(np.count_nonzero(problem.kind == MAY))
         by_return = np.argsort(problem.returned, kind="stable")[:returns]
         self._reg[arrays.OPERATIONS] = len(problem.operations)
+        self._reg[arrays.MOST] = budget.configurations
         self._reg[arrays.WHOLE] = table.whole
         self._reg[arrays.BARS] = bool((table.nature == arrays.CONSTANT).any())
         self._reg[arrays.PHASE] = kernel.SETTLE

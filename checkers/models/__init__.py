@@ -14,6 +14,7 @@ from .base import Either, Inconsistent, Model, Operation
 from .locks import (
     ACQUIRE,
     LOCKING,
+    OWNED,
     RELEASE,
     FencedMutex,
     FifoLock,
@@ -41,6 +42,7 @@ __all__ = [
     "ACQUIRE",
     "LOCKING",
     "MODELS",
+    "OWNED",
     "RELEASE",
     "CasRegister",
     "Either",

@@ -382,3 +382,7 @@ def _promised(holder: str, until: int) -> Inconsistent:
     return Inconsistent(
         f"{holder} holds it" + ("" if until == NEVER else f" and was promised it until {in_seconds(until)}")
     )
+
+
+OWNED: Final = (OwnerMutex, ReentrantMutex, FencedMutex, ReentrantFencedMutex, ReadWriteLock, LeaseMutex)
+"""Models of locks whose holds have an owner."""

@@ -148,11 +148,18 @@ def acquire_failed() -> History:
     return leased().acquire("c2", 0.6, 0.7, "fail").acquire("c1", 0.8, 0.9, valid_for=2.0).history()
 
 
-@row("acquire-explains", unknown=(LIN,))
+@row("acquire-explains", valid=(LIN,))
 def acquire_explains() -> History:
-    """The release says ok, so the acquire of unknown outcome may have succeeded: only a search can tell when."""
+    """The release says ok, so the acquire of unknown outcome succeeded, after the release of c0."""
     story = Story().acquire("c0", 0.1, 0.11).release("c0", 0.2)
     return story.acquire("c1", 0.3, 0.4, "info").release("c1", 0.5).history()
+
+
+@row("acquire-explains-nothing", invalid=(LIN,))
+def acquire_explains_nothing() -> History:
+    """The acquire of c1 may have succeeded, but not before its release, which returns while c0 holds the lock."""
+    story = Story().acquire("c0", 0.1, 0.11).acquire("c1", 0.2, 0.3, "info").release("c1", 0.4)
+    return story.release("c0", 0.6).history()
 
 
 @row("tokens-fall", invalid=(LIN,))
