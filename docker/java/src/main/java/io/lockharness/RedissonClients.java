@@ -10,14 +10,13 @@ import org.redisson.config.SingleServerConfig;
 
 /**
  * Opens Redisson clients: of one server, through sentinels, or of one of several servers. Redisson's default times are
- * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 1 s, 1 more try, 0.2 s,
+ * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 3 s, 1 more try, 0.2 s,
  * unless the options answer_timeout and retries say otherwise.
  * Pools and threads are small, because only one thread makes requests. All other settings are the defaults.
  */
 final class RedissonClients {
     /** For setRetryInterval, which is setRetryDelay with a ConstantDelay; old releases do not have that. */
     private static final int BETWEEN_MS = 200;
-    /** At the start a machine is busy; a short answer_timeout is for answers. */
     private static final int CONNECT_MS = 3000;
     private static final int THREADS = 2;
     private static final int CONNECTIONS = 4;
@@ -30,9 +29,7 @@ final class RedissonClients {
         if (servers.kind().equals("redis-sentinel")) {
             sentinels(config.useSentinelServers(), servers);
         } else {
-            SingleServerConfig server = config.useSingleServer();
-            single(server, servers.addresses().get(0), servers.answerMs(), servers.retries());
-            server.setConnectTimeout(Math.max(servers.answerMs(), CONNECT_MS));
+            single(config.useSingleServer(), servers.addresses().get(0), servers.answerMs(), servers.retries());
         }
         try {
             return Redisson.create(config);
@@ -62,9 +59,17 @@ final class RedissonClients {
                 .setConnectionPoolSize(CONNECTIONS)
                 .setSubscriptionConnectionPoolSize(CONNECTIONS)
                 .setTimeout(answerMs)
-                .setConnectTimeout(answerMs)
+                .setConnectTimeout(connectMs(answerMs))
                 .setRetryAttempts(tries)
                 .setRetryInterval(BETWEEN_MS);
+    }
+
+    /**
+     * Redisson also limits its start by the time for connections. At the start every client and server of a run starts,
+     * so the machine is busy, and a short answer_timeout, which is for answers, would end the run.
+     */
+    private static int connectMs(int answerMs) {
+        return Math.max(answerMs, CONNECT_MS);
     }
 
     private static void sentinels(SentinelServersConfig config, Servers servers) {
@@ -76,7 +81,7 @@ final class RedissonClients {
                 .setSlaveConnectionPoolSize(CONNECTIONS)
                 .setSubscriptionConnectionPoolSize(CONNECTIONS)
                 .setTimeout(servers.answerMs())
-                .setConnectTimeout(servers.answerMs())
+                .setConnectTimeout(connectMs(servers.answerMs()))
                 .setRetryAttempts(servers.retries())
                 .setRetryInterval(BETWEEN_MS);
     }
