@@ -1,8 +1,10 @@
 package io.lockharness;
 
+import java.util.concurrent.TimeoutException;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
+import org.redisson.client.RedisTimeoutException;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
@@ -10,14 +12,16 @@ import org.redisson.config.SingleServerConfig;
 
 /**
  * Opens Redisson clients: of one server, through sentinels, or of one of several servers. Redisson's default times are
- * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 3 s, 1 more try, 0.2 s,
+ * long (answers 3 s, connections 10 s, 4 more tries, 1 to 2 s between them); here they are 1 s, 1 s, 1 more try, 0.2 s,
  * unless the options answer_timeout and retries say otherwise.
  * Pools and threads are small, because only one thread makes requests. All other settings are the defaults.
  */
 final class RedissonClients {
     /** For setRetryInterval, which is setRetryDelay with a ConstantDelay; old releases do not have that. */
     private static final int BETWEEN_MS = 200;
+    /** At the start a machine is busy; a short answer_timeout is for answers. */
     private static final int CONNECT_MS = 3000;
+    private static final long START_NS = 20_000_000_000L;
     private static final int THREADS = 2;
     private static final int CONNECTIONS = 4;
 
@@ -29,10 +33,12 @@ final class RedissonClients {
         if (servers.kind().equals("redis-sentinel")) {
             sentinels(config.useSentinelServers(), servers);
         } else {
-            single(config.useSingleServer(), servers.addresses().get(0), servers.answerMs(), servers.retries());
+            SingleServerConfig server = config.useSingleServer();
+            single(server, servers.addresses().get(0), servers.answerMs(), servers.retries());
+            server.setConnectTimeout(Math.max(servers.answerMs(), CONNECT_MS));
         }
         try {
-            return Redisson.create(config);
+            return create(config);
         } catch (RedisException error) { // no lock was requested yet
             throw new Refused(error);
         }
@@ -41,7 +47,30 @@ final class RedissonClients {
     /** Opens a client of one of several servers, which waits {@code answerMs} for an answer and repeats no request. */
     static RedissonClient oneOf(Config config, String address, int answerMs) {
         single(config.useSingleServer(), address, answerMs, 0);
-        return Redisson.create(config);
+        return create(config);
+    }
+
+    /**
+     * Creates a client, again if its server was reached and did not answer in time. Redisson waits no longer for an
+     * answer while it connects than later, and at the start of a run this JVM is new and the machine is busy.
+     */
+    private static RedissonClient create(Config config) {
+        long began = System.nanoTime();
+        while (true) {
+            try {
+                return Redisson.create(config);
+            } catch (RedisException error) {
+                if (!isUnanswered(error) || System.nanoTime() - began > START_NS) {
+                    throw error;
+                }
+            }
+        }
+    }
+
+    private static boolean isUnanswered(Throwable error) {
+        return error instanceof RedisTimeoutException
+                || error instanceof TimeoutException
+                || error.getCause() != null && isUnanswered(error.getCause());
     }
 
     /** Locks do not use the codec; the default one of some old releases does not start on Java 17. */
@@ -59,17 +88,9 @@ final class RedissonClients {
                 .setConnectionPoolSize(CONNECTIONS)
                 .setSubscriptionConnectionPoolSize(CONNECTIONS)
                 .setTimeout(answerMs)
-                .setConnectTimeout(connectMs(answerMs))
+                .setConnectTimeout(answerMs)
                 .setRetryAttempts(tries)
                 .setRetryInterval(BETWEEN_MS);
-    }
-
-    /**
-     * Redisson also limits its start by the time for connections. At the start every client and server of a run starts,
-     * so the machine is busy, and a short answer_timeout, which is for answers, would end the run.
-     */
-    private static int connectMs(int answerMs) {
-        return Math.max(answerMs, CONNECT_MS);
     }
 
     private static void sentinels(SentinelServersConfig config, Servers servers) {
@@ -81,7 +102,7 @@ final class RedissonClients {
                 .setSlaveConnectionPoolSize(CONNECTIONS)
                 .setSubscriptionConnectionPoolSize(CONNECTIONS)
                 .setTimeout(servers.answerMs())
-                .setConnectTimeout(connectMs(servers.answerMs()))
+                .setConnectTimeout(servers.answerMs())
                 .setRetryAttempts(servers.retries())
                 .setRetryInterval(BETWEEN_MS);
     }
