@@ -3,23 +3,39 @@
 
 declare(strict_types=1);
 
-const CONNECT_S = 1.5;
-const READ_S = 1.5;
+const ONE_SERVER_S = 1.5;
+const EACH_SERVER_S = 0.25; // of several: CombinedStore asks one after the other, and the sum must stay below the ttl
 const MEMCACHED_ANSWER_MS = 1000; // libmemcached's own is five seconds, and a release sends several requests
 
-/** It connects when it is first needed, and again after the connection was lost, as a lazy connection of Symfony does. */
+/**
+ * It connects when it is first needed, and again after the connection was lost, as a lazy connection of Symfony does.
+ * Connecting, and each answer, may take $answerS.
+ */
 final class RecordedRedis extends Redis
 {
     /** Called before each SET. */
     public ?Closure $beforeSet = null;
 
-    public function __construct(
+    private function __construct(
         private readonly Record $record,
         private readonly int $number,
         private readonly string $server,
         private readonly int $portNumber,
+        private readonly float $answerS,
     ) {
         parent::__construct();
+    }
+
+    /** @return self[] a client of each server */
+    public static function ofAll(array $addresses, Record $record): array
+    {
+        $answerS = 1 === count($addresses) ? ONE_SERVER_S : EACH_SERVER_S;
+        $clients = [];
+        foreach ($addresses as $number => [$host, $port]) {
+            $clients[] = new self($record, $number, $host, $port, $answerS);
+        }
+
+        return $clients;
     }
 
     /** RedisStore calls it before each script. */
@@ -73,7 +89,7 @@ final class RecordedRedis extends Redis
         if ($this->isConnected()) {
             return;
         }
-        if (!@$this->connect($this->server, $this->portNumber, CONNECT_S, null, 0, READ_S)) {
+        if (!@$this->connect($this->server, $this->portNumber, $this->answerS, null, 0, $this->answerS)) {
             throw new RedisException("{$this->server}:{$this->portNumber} cannot be reached");
         }
     }

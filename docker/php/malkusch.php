@@ -32,10 +32,7 @@ final class MalkuschLocks
     public static function open(array $request): self
     {
         $record = new Record();
-        $servers = [];
-        foreach ($request['addresses'] as $number => [$host, $port]) {
-            $servers[] = new RecordedRedis($record, $number, $host, $port);
-        }
+        $servers = RecordedRedis::ofAll($request['addresses'], $record);
 
         return new self($servers, $record, (int) ceil($request['ttl']));
     }

@@ -69,12 +69,9 @@ final class Stores
     /** @return RedisStore[] */
     private function redis(): array
     {
-        $stores = [];
-        foreach ($this->request['addresses'] as $number => [$host, $port]) {
-            $stores[] = new RedisStore(new RecordedRedis($this->record, $number, $host, $port), $this->initialTtl);
-        }
+        $clients = RecordedRedis::ofAll($this->request['addresses'], $this->record);
 
-        return $stores;
+        return array_map(fn (RecordedRedis $client) => new RedisStore($client, $this->initialTtl), $clients);
     }
 
     private function memcached(): MemcachedStore

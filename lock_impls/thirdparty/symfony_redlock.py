@@ -5,7 +5,8 @@ Its documentation promises "high availability": "the lock is considered acquired
 
 Requests: those of :mod:`.symfony_redis`, to one server after the other. ``save`` and ``putOffExpiration`` each need a
 majority; a server that fails counts as one that refuses, and each that is silent delays every acquire twice by the
-client's time-out. After a lost vote the key is deleted on all servers. A failed vote is ``false``, whether servers
+client's time-out, here 0.25 s (with 1.5 s, as for one server, one silent server of five delays an acquire for longer
+than the default ttl). After a lost vote the key is deleted on all servers. A failed vote is ``false``, whether servers
 refused or did not answer, so the program counts their answers: the outcome is unknown if a majority may have the key.
 Source: Store/CombinedStore.php, Strategy/ConsensusStrategy.php.
 

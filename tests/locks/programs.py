@@ -49,8 +49,8 @@ class OwnProgramPerLock:
 
 def connect(program: LockProgram, info: LockInfo, where: Endpoints, ttl: float, **options: Any) -> None:
     """Send the first request, ``open``."""
-    program.ask("open", lock=info.name, kind=where.kind, addresses=where.addresses, service=where.service, ttl=ttl,
-                options=options)  # fmt: skip
+    program.ask("open", lock=info.name, kind=where.kind, addresses=where.addresses, service=where.service,
+                account=where.account, ttl=ttl, options=options)  # fmt: skip
 
 
 def answers(program: LockProgram, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

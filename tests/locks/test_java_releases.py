@@ -84,12 +84,14 @@ def test_multilock_without_waiting_time(release: str, excludes: bool, open_two: 
 
 @pytest.mark.parametrize(("release", "kept"), [("3.13.6", False), ("", True)])
 def test_renewal_after_one_that_failed(release: str, kept: bool, open_two: OpenTwo, real_redis: Servers) -> None:
-    ttl_s = 3 * TTL_S
-    mine, other = open_two(RedissonLock, REDISSON, release, ttl_s, answer_timeout=0.3, retries=0)
+    ttl_s = 6 * TTL_S
+    # Redisson also waits no longer than this for the answers while it connects, when the JVM has just started.
+    answer_timeout_s = 1.0
+    mine, other = open_two(RedissonLock, REDISSON, release, ttl_s, answer_timeout=answer_timeout_s, retries=0)
     assert mine.acquire(0)
-    time.sleep(ttl_s / 3 - 0.3)
+    time.sleep(ttl_s / 3 - 0.4)
     with silent(real_redis[0]):  # for longer than a renewal waits for its answer
-        time.sleep(1)
+        time.sleep(0.4 + answer_timeout_s + 0.6)
     time.sleep(2 * ttl_s)
     assert (other.acquire(0) is None) == kept
 

@@ -1,8 +1,10 @@
 package io.lockharness;
 
+import java.util.concurrent.TimeoutException;
 import org.redisson.Redisson;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.RedisException;
+import org.redisson.client.RedisTimeoutException;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 import org.redisson.config.SentinelServersConfig;
@@ -19,6 +21,7 @@ final class RedissonClients {
     private static final int BETWEEN_MS = 200;
     /** At the start a machine is busy; a short answer_timeout is for answers. */
     private static final int CONNECT_MS = 3000;
+    private static final long START_NS = 20_000_000_000L;
     private static final int THREADS = 2;
     private static final int CONNECTIONS = 4;
 
@@ -35,7 +38,7 @@ final class RedissonClients {
             server.setConnectTimeout(Math.max(servers.answerMs(), CONNECT_MS));
         }
         try {
-            return Redisson.create(config);
+            return create(config);
         } catch (RedisException error) { // no lock was requested yet
             throw new Refused(error);
         }
@@ -44,7 +47,30 @@ final class RedissonClients {
     /** Opens a client of one of several servers, which waits {@code answerMs} for an answer and repeats no request. */
     static RedissonClient oneOf(Config config, String address, int answerMs) {
         single(config.useSingleServer(), address, answerMs, 0);
-        return Redisson.create(config);
+        return create(config);
+    }
+
+    /**
+     * Creates a client, again if its server was reached and did not answer in time. Redisson waits no longer for an
+     * answer while it connects than later, and at the start of a run this JVM is new and the machine is busy.
+     */
+    private static RedissonClient create(Config config) {
+        long began = System.nanoTime();
+        while (true) {
+            try {
+                return Redisson.create(config);
+            } catch (RedisException error) {
+                if (!isUnanswered(error) || System.nanoTime() - began > START_NS) {
+                    throw error;
+                }
+            }
+        }
+    }
+
+    private static boolean isUnanswered(Throwable error) {
+        return error instanceof RedisTimeoutException
+                || error instanceof TimeoutException
+                || error.getCause() != null && isUnanswered(error.getCause());
     }
 
     /** Locks do not use the codec; the default one of some old releases does not start on Java 17. */
