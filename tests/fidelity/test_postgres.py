@@ -318,3 +318,33 @@ class _SimulatedTwice:
 def test_server_without_deadlock_detection_is_told_from_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = _SimulatedTwice(monkeypatch)
     assert any(one.real != one.simulated for seed in range(10) for one in changed.run(changed.steps(seed)))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("bound", [False, True], ids=["parsed", "bound"])
+def test_repeatable_transaction_has_the_snapshot_of_its_first_parsed_or_bound_query(
+    pair: PostgresPair, bound: bool
+) -> None:
+    parse = ("parse", "s1", "SELECT $1::int + 1")
+    bind = ("bind", "p", "s1", ("1",), 0)
+    before = [("extended", 0, (parse, ("sync",)))] if bound else []
+    query = bind if bound else parse
+    answers = same(
+        pair, *before, ("sql", 0, "BEGIN ISOLATION LEVEL REPEATABLE READ"), ("extended", 0, (query, ("sync",))),
+        ("sql", 1, "UPDATE t SET v = 77 WHERE k = 'a'"), ("sql", 0, "SELECT v FROM t WHERE k = 'a'"),
+    )  # fmt: skip
+    assert "['77']" not in answers[-1]
+
+
+@pytest.mark.real
+def test_portals_of_a_failed_transaction_stay_until_it_ends(pair: PostgresPair) -> None:
+    bound = (("parse", "", "ROLLBACK"), ("bind", "p", "", (), 0))
+    rollback = extended(*bound, ("execute", "p", 0))
+    duplicate = ("sql", 0, "INSERT INTO t (k, v, u) VALUES ('a', 1, 'q')")
+    answers = same(
+        pair, ("sql", 0, "BEGIN"), extended(*bound), duplicate, rollback,
+        extended(("execute", "p", 0)), ("sql", 0, "ROLLBACK"), ("sql", 0, "BEGIN"), rollback,
+    )  # fmt: skip
+    assert "ERROR 42P03" in answers[3]
+    assert "ERROR 25P02" in answers[4]
+    assert answers[7].endswith("ROLLBACK; I")

@@ -27,7 +27,8 @@ Work = Generator[Wait, None, None]
 class Portal:
     """A statement with its parameters; ``formats`` are those of its columns, 1 for binary.
 
-    ``outcome`` is its result, None before it runs, and ``fetched`` the number of rows that the client has got.
+    ``outcome`` is its result, None before it runs, and ``fetched`` the number of rows that the client has got. It has
+    ``failed`` if its transaction block has, and cannot run any more, not even to end the block.
     """
 
     prepared: Prepared
@@ -35,6 +36,7 @@ class Portal:
     formats: list[int]
     outcome: Outcome | None = None
     fetched: int = 0
+    failed: bool = False
 
 
 class MessageHandler:
@@ -188,6 +190,18 @@ class MessageHandler:
         """Forget all portals, because their transaction has ended."""
         self._portals.clear()
 
+    def fail_portals(self) -> None:
+        """Mark all portals as failed, because their transaction block has failed: they stay until it ends."""
+        for portal in self._portals.values():
+            portal.failed = True
+
+    def _take_snapshot(self, prepared: Prepared) -> None:
+        """Take the snapshot of the transaction block if it has none: PostgreSQL analyzes and binds a query in one."""
+        if prepared.plan is not None and self._session.block:
+            trx = self._session.transaction()
+            trx.queried = True
+            self._session.server.transactions.snapshot(trx)
+
     def _refuse_in_failed(self, word: str) -> None:
         """Raise PgError if the transaction has failed and a statement is not one that ends it."""
         if self._session.failed and word not in statements.ENDS:
@@ -258,7 +272,7 @@ class MessageHandler:
         if not portal.prepared.word:
             self.send(protocol.EMPTY_QUERY)
             return
-        self._refuse_in_failed(portal.prepared.word)
+        self._refuse_in_failed("" if portal.failed else portal.prepared.word)
         if portal.outcome is not None and portal.outcome.rows is None:
             raise PgError("55000", f'portal "{name}" cannot be run')
         yield from self._execute(portal, limit)
@@ -272,6 +286,7 @@ class MessageHandler:
         if len(found) > 1:
             raise PgError("42601", "cannot insert multiple commands into a prepared statement")
         prepared = self._prepare(found[0] if found else "", declared)
+        self._take_snapshot(prepared)
         if name in self.statements:
             raise PgError("42P05", f'prepared statement "{name}" already exists')
         self.statements[name] = prepared
@@ -300,6 +315,7 @@ class MessageHandler:
         self._refuse_in_failed(prepared.word)
         if portal and portal in self._portals:
             raise PgError("42P03", f'cursor "{portal}" already exists')
+        self._take_snapshot(prepared)
         types = zip(values, prepared.parameters, _spread(formats, len(values)), strict=True)
         parameters = [decode(data, oid, binary=form == 1) for data, oid, form in types]
         self._portals[portal] = Portal(prepared, parameters, _spread(results, len(prepared.fields or ())))

@@ -312,7 +312,10 @@ class PgSession:
     def end_transaction(self, *, commit: bool) -> None:
         """Commit or roll back, then release the locks of the transaction."""
         trx, self.trx = self.trx, None
-        self._handler.forget_portals()
+        if self.failed:
+            self._handler.fail_portals()
+        else:
+            self._handler.forget_portals()
         if trx is None:
             return
         self.server.transactions.end(trx, commit=commit)
