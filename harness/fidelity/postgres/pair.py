@@ -99,6 +99,7 @@ def server_command(place: Place, **own: str) -> list[str]:
     """Return the command of a server; ``own`` are further run-time parameters."""
     settings = {
         **SETTINGS, "listen_addresses": LOOPBACK, "port": str(place.address[1]), "fsync": "off",
+        "dynamic_shared_memory_type": "mmap",  # in its own folder, so that nothing of a killed server stays in /dev/shm
         "deadlock_timeout": DEADLOCK_TIMEOUT, "log_lock_waits": "on", "log_min_messages": "log", "lc_messages": "C",
         **own,
     }  # fmt: skip
