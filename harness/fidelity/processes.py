@@ -84,7 +84,8 @@ class ServerProcess:
     """One real server. As a context manager it starts on entry; on exit it is killed and its folder removed.
 
     ``command`` returns the arguments that start it in the foreground; ``prepare`` fills an empty folder before the
-    first start and after each loss of the data; ``ready`` returns True as soon as the server answers.
+    first start and after each loss of the data; ``ready`` returns True as soon as the server answers; ``tidy`` removes
+    what a killed server with this process id leaves outside of its folder.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class ServerProcess:
         *,
         ready: Callable[[Place], bool] = accepts_connections,
         prepare: Callable[[Place], object] | None = None,
+        tidy: Callable[[int], object] | None = None,
         ports: int = 1,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -101,6 +103,7 @@ class ServerProcess:
         self._command = command
         self._ready = ready
         self._prepare = prepare
+        self._tidy = tidy
         self._number_of_ports = ports
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
@@ -160,6 +163,8 @@ class ServerProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)  # with the processes that it started
         self._process.wait()
+        if self._tidy is not None:
+            self._tidy(self._process.pid)
         self._process, self._paused = None, False
 
     def stop(self) -> None:

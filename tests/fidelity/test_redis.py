@@ -13,6 +13,7 @@ from harness.fidelity.redis import RedisComparison
 from harness.fidelity.redis.commands import RedisCommandGenerator
 from harness.fidelity.redis.known import CURSORS
 from harness.fidelity.redis.pair import RedisPair
+from harness.fidelity.redis.real import RealRedis
 from harness.fidelity.redis.replies import replies
 from harness.fidelity.redis.steps import LENGTH, steps
 from harness.sim.servers.redis import expiry, transactions
@@ -43,6 +44,22 @@ def test_random_steps_get_the_answers_of_a_real_server(pair: RedisPair) -> None:
 @pytest.mark.slow
 def test_many_random_steps_get_the_answers_of_a_real_server(pair: RedisPair) -> None:
     assert_agreement(pair, MANY_SEEDS)
+
+
+@pytest.mark.real
+def test_a_killed_server_leaves_no_shared_memory() -> None:
+    redis = RealRedis()
+    redis.start()
+    try:
+        redis.reset(1_700_000_000_000)
+        pids = [redis.process.pid]
+        before = [path.name for path in Path("/dev/shm").glob(f"*faketime_*_{pids[0]}")]
+        redis.restart(with_data=True)
+        pids.append(redis.process.pid)
+    finally:
+        redis.stop()
+    assert len(before) == 2
+    assert not [path for pid in pids for path in Path("/dev/shm").glob(f"*faketime_*_{pid}")]
 
 
 @pytest.mark.real

@@ -80,6 +80,12 @@ class FrozenClock:
         }
 
 
+def _remove_shared_memory(pid: int) -> None:
+    """Remove what libfaketime names after a process, else a later one with the same process id could not start."""
+    for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
+        Path("/dev/shm", name).unlink(missing_ok=True)
+
+
 class RealConnection:
     """A client's connection to the real server."""
 
@@ -139,7 +145,9 @@ class RealRedis:
         self._folder = Path(tempfile.mkdtemp(prefix="harness-clock-"))
         self._clock = FrozenClock(self._folder)
         self._clock.set(0)
-        self.process = ServerProcess(PROGRAM, _command, ready=_ready, environment=self._clock.environment())
+        self.process = ServerProcess(
+            PROGRAM, _command, ready=_ready, tidy=_remove_shared_memory, environment=self._clock.environment()
+        )
         self._paused = False
 
     def start(self) -> None:
