@@ -44,13 +44,15 @@ class Bench:
         """The history of ``case``; made if it is not there."""
         path = self.folder / f"{case.shape.name}{case.suffix}"
         if not path.exists():
-            generate.write(generate.make(case.shape), path)
+            generate.write(generate.make(case.shape), path, case.shape.going_on)
         return path
 
     def _warm(self, case: Case) -> Path:
         """A small one like it, with everything in it that it may have."""
-        few = min(5, case.shape.crashed)
-        return self.file(replace(case, shape=replace(case.shape, operations=WARM, crashed=few, seed=1)))
+        crashed = min(5, case.shape.crashed)
+        unknown = None if case.shape.unknown is None else min(5, case.shape.unknown)
+        small = replace(case.shape, operations=WARM, crashed=crashed, unknown=unknown, seed=1)
+        return self.file(replace(case, shape=small))
 
     def run(self, case: Case) -> Row:
         """Measure one history, where that is worth it: a program that gave up on a shorter one of its series is not
@@ -102,6 +104,7 @@ def main() -> int:
     """Print the table and the goals."""
     parser = argparse.ArgumentParser(description="How quick checks of linearizability are.")
     parser.add_argument("--quick", action="store_true", help="some of the histories, in less than a minute")
+    parser.add_argument("--unknown", action="store_true", help="locks whose clients go on after unknown outcomes")
     parser.add_argument("--out", type=Path, help="a folder for the table (.md, .csv) and the picture (.svg, .png)")
     parser.add_argument(
         "--seconds",
@@ -112,7 +115,8 @@ def main() -> int:
     parser.add_argument("--strict", action="store_true", help="fail if a goal is missed")
     parser.add_argument("--only", default="", help="only cases whose name has this in it, such as lock-100000-20")
     asked = parser.parse_args()
-    wanted = [case for case in (cases.quick() if asked.quick else cases.full()) if asked.only in case.name]
+    some = cases.unknown() if asked.unknown else cases.quick() if asked.quick else cases.full()
+    wanted = [case for case in some if asked.only in case.name]
     seconds = asked.seconds or (QUICK_SECONDS if asked.quick else SECONDS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

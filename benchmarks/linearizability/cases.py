@@ -16,6 +16,8 @@ QUICK_REGISTER: Final = (100, 300, 1_000)
 REGISTER: Final = (*QUICK_REGISTER, 10_000, 100_000)
 CLIENTS: Final = (5, 20, 50)
 USUAL: Final = 20
+UNKNOWN: Final = (0, 1, 5, 50, 500)
+"""Numbers of calls after whose unknown outcome the client goes on."""
 PLANTED: Final = 15
 """Crashed clients of the double hold among a thousand operations."""
 
@@ -71,6 +73,22 @@ def full() -> list[Case]:
         *_cases("cas-register", "cas-register", REGISTER, product(CLIENTS, (0, 5, 10), (False, True))),
         *_cases("register", "register", REGISTER, product((USUAL,), (0, 5, 10), (False, True))),
         *edn(),
+    ]
+
+
+def unknown() -> list[Case]:
+    """Locks whose clients go on after calls of unknown outcome, right and with a double hold. A mutex without owners
+    has only right ones: any client's unknown release explains a second holder."""
+    models: dict[str, Workload] = {
+        "mutex": "lock", "owner-mutex": "lock", "reentrant-mutex": "lock", "fenced-mutex": "lock",
+        "lease-mutex": "lock", "rw-lock": "rw-lock", "fifo-lock": "queued-lock",
+    }  # fmt: skip
+    return [
+        Case(Shape(workload, operations, USUAL, wrong=wrong, unknown=count), model)
+        for model, workload in models.items()
+        for count, wrong in product(UNKNOWN, (False, True))
+        for operations in LOCK
+        if count < operations // 10 and not (wrong and model == "mutex")
     ]
 
 

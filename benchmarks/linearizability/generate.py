@@ -17,13 +17,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.linearizability import simulate
-from benchmarks.linearizability.simulate import ACQUIRE, CAS, FAIL, INFO, INVOKE, NIL, OK, READ, VALUES, WRITE
+from benchmarks.linearizability import going_on, simulate
+from benchmarks.linearizability.simulate import ACQUIRE, CAS, ENQUEUE, FAIL, INFO, INVOKE, NIL, OK, READ, VALUES, WRITE
 from harness.history.calls import NEVER, Ints, Marks
 from harness.history.compiled import fastest
 
-Workload = Literal["lock", "register", "cas-register"]
-FS: Final = ("acquire", "release", "read", "write", "cas")
+Workload = Literal["lock", "rw-lock", "queued-lock", "register", "cas-register"]
+FS: Final = ("acquire", "release", "read", "write", "cas", "enqueue")
 TYPES: Final = ("invoke", "ok", "fail", "info")
 BLOCK: Final = 500_000
 """Entries that are made into text at once."""
@@ -39,14 +39,15 @@ START: Final = {
 WALL: Final = 1_700_000_000_000_000_000
 LONGEST: Final = 320
 """No line has more bytes."""
-_INDEX, _TIME, _WALL, _PROCESS, _FIRST, _SECOND = (chr(number) for number in range(6))
+_INDEX, _TIME, _WALL, _PROCESS, _FIRST, _SECOND, _CLIENT = (chr(number) for number in range(7))
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """``operations`` counts calls (a lock may have one fewer), ``clients`` those that are at it at any time, and
-    ``crashed`` those that leave, each in the middle of a call; they do so in the first half of the history, and what
-    is wrong, if anything, comes at nine tenths of it."""
+    """``operations`` counts calls (a lock may have fewer), ``clients`` those that are at it at any time, ``crashed``
+    those that leave, each in the middle of a call, and ``unknown`` the calls of a lock after whose unknown outcome the
+    client goes on (None: clients do not go on). All that happens in the first half of the history, and what is wrong,
+    if anything, comes at nine tenths of it."""
 
     workload: Workload
     operations: int
@@ -54,13 +55,19 @@ class Shape:
     crashed: int = 0
     wrong: bool = False
     seed: int = 0
+    unknown: int | None = None
 
     @property
     def name(self) -> str:
         """Tells shapes apart, also as the name of a file."""
-        seed = f"-{self.seed}" if self.seed else ""
+        seed = (f"-{self.seed}" if self.seed else "") + ("" if self.unknown is None else f"-{self.unknown}-unknown")
         verdict = "wrong" if self.wrong else "right"
         return f"{self.workload}-{self.operations}-{self.clients}-{self.crashed}-{verdict}{seed}"
+
+    @property
+    def going_on(self) -> int:
+        """Number of clients if they go on after unknown outcomes, else 0."""
+        return 0 if self.unknown is None else self.clients
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +88,35 @@ class Entries:
 def make(shape: Shape) -> Entries:
     """A history of this shape. Raises ValueError if it is too short for what it should have."""
     columns = _room(2 * shape.operations)
-    crashes = np.linspace(0, shape.operations // 2, shape.crashed).astype(np.int64)
-    if shape.workload == "lock":
-        wrong_from = shape.operations * 9 // 10 if shape.wrong else NEVER
-        lock = fastest(simulate.lock, rows=shape.operations)
-        count, wrong = lock(columns, shape.clients, shape.operations, crashes, wrong_from, shape.seed)
+    if shape.workload.endswith("lock"):
+        count, wrong = _lock(columns, shape)
         if wrong != shape.wrong:
             raise ValueError(f"{shape}: nobody waited when the lock was to be granted twice")
         return _filled(columns, count)
     fs = 3 if shape.workload == "cas-register" else 2
+    crashes = _first_half(shape, shape.crashed)
     register = fastest(simulate.register, rows=shape.operations)
     made = _filled(columns, register(columns, shape.clients, shape.operations, crashes, fs, shape.seed))
     if shape.wrong:
         corrupt(made)
     return made
+
+
+def _lock(columns: simulate.Columns, shape: Shape) -> tuple[int, int]:
+    wrong_from = shape.operations * 9 // 10 if shape.wrong else NEVER
+    if shape.unknown is None:
+        leaving = fastest(simulate.lock, rows=shape.operations)
+        crashes = _first_half(shape, shape.crashed)
+        return leaving(columns, shape.clients, shape.operations, crashes, wrong_from, shape.seed)
+    first = ENQUEUE if shape.workload == "queued-lock" else ACQUIRE
+    lock = fastest(going_on.lock, rows=shape.operations)
+    unknown = _first_half(shape, shape.unknown)
+    reads = 0.5 if shape.workload == "rw-lock" else 0.0
+    return lock(columns, shape.clients, shape.operations, unknown, wrong_from, shape.seed, first, reads)
+
+
+def _first_half(shape: Shape, count: int) -> Ints:
+    return np.linspace(0, shape.operations // 2, count).astype(np.int64)
 
 
 def _room(count: int) -> simulate.Columns:
@@ -153,15 +175,16 @@ def _possible(entries: Entries, starts: Ints, ends: Ints, read: int) -> set[int]
     return set(np.where(f == CAS, entries.second[starts[seen]], entries.first[starts[seen]]).tolist())
 
 
-def write(entries: Entries, path: Path) -> None:
-    """Write ``entries`` as a history of ours (``.jsonl``) or as Jepsen writes one (``.edn``)."""
+def write(entries: Entries, path: Path, clients: int = 0) -> None:
+    """Write ``entries`` as a history of ours (``.jsonl``) or as Jepsen writes one (``.edn``). ``clients`` is the number
+    of clients if they go on after unknown outcomes; each process is a client of its own if it is 0."""
     ours = path.suffix == ".jsonl"
     templates = [_line(number, ours=ours) for number in range(len(FS) * len(TYPES) * 2)]
     with path.open("wb") as file:
         if ours:
-            clients = [f"c{number}" for number in range(int(entries.process.max()) + 1)]
-            file.write(_nemesis(0, 0, "start", {"clients": clients, **START}))
-        for block in _text(entries, templates, from_index=int(ours)):
+            names = [f"c{number}" for number in range(clients or int(entries.process.max()) + 1)]
+            file.write(_nemesis(0, 0, "start", {"clients": names, **START}))
+        for block in _text(entries, templates, from_index=int(ours), clients=clients or NEVER):
             file.write(block.data)
         if ours:
             file.write(_nemesis(len(entries) + 1, int(entries.time[-1]) + 1, "stop", {"reason": "done"}))
@@ -172,7 +195,7 @@ def _nemesis(index: int, time: int, f: str, value: Any) -> bytes:
     return msgspec.json.encode(entry) + b"\n"
 
 
-def _text(entries: Entries, templates: list[str], from_index: int) -> Iterator[npt.NDArray[np.uint8]]:
+def _text(entries: Entries, templates: list[str], from_index: int, clients: int) -> Iterator[npt.NDArray[np.uint8]]:
     lines = [line.encode() for line in templates]
     lengths = np.array([len(line) for line in lines])
     table = np.zeros((len(lines), lengths.max()), dtype=np.uint8)
@@ -181,15 +204,16 @@ def _text(entries: Entries, templates: list[str], from_index: int) -> Iterator[n
     out = np.empty(min(BLOCK, len(entries)) * LONGEST, dtype=np.uint8)
     for begin in range(0, len(entries), BLOCK):
         some = slice(begin, min(begin + BLOCK, len(entries)))
-        fields, which = _fields(entries, some, from_index)
+        fields, which = _fields(entries, some, from_index, clients)
         write_lines = fastest(simulate.write_lines, rows=len(entries))
         yield out[: write_lines(fields, which, table, lengths, out)]
 
 
-def _fields(entries: Entries, some: slice, from_index: int) -> tuple[Ints, Marks]:
+def _fields(entries: Entries, some: slice, from_index: int, clients: int) -> tuple[Ints, Marks]:
     time = entries.time[some]
     index = np.arange(some.start, some.stop) + from_index
-    columns = (index, time, time + WALL, entries.process[some], entries.first[some], entries.second[some])
+    process = entries.process[some]
+    columns = (index, time, time + WALL, process, entries.first[some], entries.second[some], process % clients)
     which = (entries.f[some] * len(TYPES) + entries.kind[some]) * 2 + (entries.first[some] == NIL)
     fields: npt.NDArray[np.int64] = np.stack(columns)
     return fields, which.astype(np.int8)
@@ -203,7 +227,7 @@ def _line(number: int, *, ours: bool) -> str:
         error = ',"error":"timed out"' if kind == INFO else ""
         return (
             f'{{"index":{_INDEX},"time":{_TIME},"wall":{_WALL},"process":{_PROCESS},"type":"{TYPES[kind]}",'
-            f'"f":"{FS[f]}","key":"k0"{value and f",{chr(34)}value{chr(34)}:{value}"}{error},"node":"c{_PROCESS}"}}\n'
+            f'"f":"{FS[f]}","key":"k0"{value and f",{chr(34)}value{chr(34)}:{value}"}{error},"node":"c{_CLIENT}"}}\n'
         )
     value = _value_of_jepsen(f, kind, nil=bool(nil))
     error = ", :error :timeout" if kind == INFO else ""
@@ -213,7 +237,8 @@ def _line(number: int, *, ours: bool) -> str:
 
 def _value_of_ours(f: int, kind: int, *, nil: bool) -> str:
     if f == ACQUIRE:
-        return {INVOKE: '{"timeout":60.0}', OK: f'{{"fence":{_FIRST},"valid_for":30.0}}'}.get(kind, "")
+        mode = ',"mode":"read"' if nil else ""
+        return {INVOKE: f'{{"timeout":60.0{mode}}}', OK: f'{{"fence":{_FIRST},"valid_for":30.0}}'}.get(kind, "")
     if f == READ:
         return "" if kind != OK or nil else _FIRST
     return {WRITE: _FIRST, CAS: f"[{_FIRST},{_SECOND}]"}.get(f, "")

@@ -1,5 +1,6 @@
 """The picture of the benchmark: how long a verdict takes over how many calls, ours and Porcupine's, both axes
-logarithmic. One panel a model; lines are clients (colour and mark) of right histories, filled ours, hollow Porcupine's.
+logarithmic. One panel a model; colours are numbers of clients, or of unknown outcomes after which they go on, marks
+those of crashed clients; filled ours, hollow Porcupine's.
 """
 
 from __future__ import annotations
@@ -48,9 +49,14 @@ def _any(rows: Sequence[Row], wrong: bool) -> bool:
     return any(row.case.shape.wrong == wrong for row in rows)
 
 
+def _looks(row: Row) -> tuple[int, int]:
+    """What the colour and the mark of a row say."""
+    shape = row.case.shape
+    return (shape.clients if shape.unknown is None else shape.unknown), shape.crashed
+
+
 def _values(rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """Clients, and those that crashed."""
-    return sorted({(row.case.shape.clients, row.case.shape.crashed) for row in rows})
+    return sorted(set(map(_looks, rows)))
 
 
 def _panel(axes: Axes, rows: Sequence[Row], all_rows: Sequence[Row]) -> None:
@@ -60,21 +66,21 @@ def _panel(axes: Axes, rows: Sequence[Row], all_rows: Sequence[Row]) -> None:
         return
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for clients, crashed in _values(rows):
-        here = [r for r in rows if (r.case.shape.clients, r.case.shape.crashed) == (clients, crashed)]
+    for looks in _values(rows):
+        here = [row for row in rows if _looks(row) == looks]
         here.sort(key=lambda row: row.case.shape.operations)
         for program in DASHES:
             found = [(row.case.shape.operations, row.ours if program == "ours" else row.theirs) for row in here]
             points = [(calls, one) for calls, one in found if one is not None and one.decide > 0]
-            look = _look(all_rows, clients, crashed, program)
+            look = _look(all_rows, *looks, program)
             axes.plot([calls for calls, _ in points], [one.decide for _, one in points], **look)
             lost = [(calls, one.decide) for calls, one in points if not one.decided]
             axes.plot([calls for calls, _ in lost], [s for _, s in lost], "x", color=look["color"], markersize=9)
 
 
-def _look(rows: Sequence[Row], clients: int, crashed: int, program: str) -> dict[str, Any]:
+def _look(rows: Sequence[Row], number: int, crashed: int, program: str) -> dict[str, Any]:
     every, gone = (sorted({value[which] for value in _values(rows)}) for which in (0, 1))
-    colour = COLOURS[every.index(clients) % len(COLOURS)]
+    colour = COLOURS[every.index(number) % len(COLOURS)]
     return {
         "color": colour,
         "marker": MARKS[gone.index(crashed) % len(MARKS)],
@@ -88,12 +94,13 @@ def _look(rows: Sequence[Row], clients: int, crashed: int, program: str) -> dict
 def _legend(rows: Sequence[Row]) -> list[Line2D]:
     values = _values(rows)
     every, gone = (sorted({value[which] for value in values}) for which in (0, 1))
+    of = "unknown" if rows[0].case.shape.going_on else "clients"
     plain: dict[str, Any] = {"color": plots.MIDDLE, "linestyle": ""}
     programs = [
         Line2D([], [], color=plots.MIDDLE, linestyle=dash, marker="o", label=program,
                markerfacecolor=plots.MIDDLE if program == "ours" else "none")
         for program, dash in DASHES.items()
     ]  # fmt: skip
-    colours = [Line2D([], [], color=COLOURS[n % len(COLOURS)], label=f"{c} clients") for n, c in enumerate(every)]
+    colours = [Line2D([], [], color=COLOURS[n % len(COLOURS)], label=f"{c} {of}") for n, c in enumerate(every)]
     marks = [Line2D([], [], marker=MARKS[n % len(MARKS)], label=f"{c} crashed", **plain) for n, c in enumerate(gone)]
     return [*programs, *colours, *marks, Line2D([], [], marker="x", markersize=9, label=GIVEN_UP, **plain)]

@@ -28,7 +28,7 @@ WAITING = 0.9
 time that they spend in calls. An acquire takes as long as others hold the lock, a release two messages."""
 
 INVOKE, OK, FAIL, INFO = range(4)
-ACQUIRE, RELEASE, READ, WRITE, CAS = range(5)
+ACQUIRE, RELEASE, READ, WRITE, CAS, ENQUEUE = range(6)
 NIL = -1
 """Initial value of a register; absent value."""
 VALUES = 5
@@ -199,7 +199,7 @@ def register(columns: Columns, clients: int, operations: int, crashes: Ints, fs:
         table[_DUE, me] = after
 
 
-FIELDS = 6
+FIELDS = 7
 """Bytes below this in a template stand for the number of that field, written in decimal."""
 
 

@@ -13,7 +13,7 @@ from benchmarks.linearizability.measure import NOT_RUN, Measured
 
 MB: Final = 1e6
 HEADS: Final = (
-    "model", "calls", "clients", "crashed", "history", "read s", "verdict s", "check s", "total s", "wall s",
+    "model", "calls", "clients", "crashed", "unknown", "history", "read s", "verdict s", "check s", "total s", "wall s",
     "peak MB", "verdict", "Porcupine s", "its wall s", "its peak MB", "its verdict", "times as long",
 )  # fmt: skip
 WORDS: Final = {True: "wrong", False: "right"}
@@ -66,7 +66,20 @@ def cells(row: Row) -> list[str]:
         ratio = "" if row.ratio is None else f"{given_up}{row.ratio:,.{0 if row.ratio >= 10 else 1}f}"
         there = [given_up + _seconds(theirs.seconds), _seconds(theirs.wall), _megabytes(theirs.peak), theirs.verdict]
         there.append(ratio)
-    return [row.case.model, calls, str(shape.clients), str(shape.crashed), history, *here, *there]
+    return [
+        row.case.model,
+        calls,
+        str(shape.clients),
+        str(shape.crashed),
+        _count(shape.unknown),
+        history,
+        *here,
+        *there,
+    ]
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
 
 
 def _seconds(seconds: float) -> str:
@@ -79,7 +92,7 @@ def _megabytes(size: int) -> str:
 
 def markdown(rows: Sequence[Row]) -> str:
     """The table for people."""
-    lines = [HEADS, tuple("---" if n in (0, 4, 11, 15) else "--:" for n in range(len(HEADS))), *map(cells, rows)]
+    lines = [HEADS, tuple("---" if n in (0, 5, 12, 16) else "--:" for n in range(len(HEADS))), *map(cells, rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -90,7 +103,8 @@ def as_csv(rows: Sequence[Row]) -> str:
     writer.writerow(HEADS)
     for row in rows:
         shape, ours, theirs = row.case.shape, row.ours, row.theirs or Measured(NOT_RUN)
-        what = [row.case.model, ours.calls, shape.clients, shape.crashed, WORDS[shape.wrong] + row.case.suffix]
+        history = WORDS[shape.wrong] + row.case.suffix
+        what = [row.case.model, ours.calls, shape.clients, shape.crashed, shape.unknown, history]
         here = [ours.read, ours.decide, ours.seconds, ours.total, ours.wall, ours.peak / MB, ours.verdict]
         there = [theirs.seconds, theirs.wall, theirs.peak / MB, theirs.verdict, row.ratio]
         writer.writerow([*what, *here, *there])
@@ -112,7 +126,8 @@ class Goal:
 
 def goals(rows: Sequence[Row]) -> list[Goal]:
     """Goals of the project, in seconds of one core."""
-    locks = [row for row in rows if row.case.shape.workload == "lock"]
+    going_on = [row for row in rows if row.case.shape.going_on]
+    locks = [row for row in rows if row.case.shape.workload == "lock" and not row.case.shape.going_on]
     hundred = [row for row in locks if row.case.shape.operations == QUICK_LOCK[-1] and row.case.suffix == ".jsonl"]
     longest = [row for row in locks if row.case.shape.operations == LONGEST]
     edn = [row for row in rows if row.case.suffix == ".edn"]
@@ -128,6 +143,7 @@ def goals(rows: Sequence[Row]) -> list[Goal]:
         _least("10 million lock calls, .jsonl, reading and checking", longest, lambda row: row.ours.total, 30.0),
         _least("100,000 calls, .edn, reading and checking", edn, lambda row: row.ours.total, 1.0),
         _least("double hold among 1,000 calls, 15 crashed clients", planted, lambda row: row.ours.seconds, 0.1),
+        _least("clients that go on after unknown outcomes: the verdict", going_on, lambda row: row.ours.decide, 10),
         _most("100,000 lock calls, 20 clients: Porcupine's verdict takes, times ours", usual, 1000.0),
         _least("100 to 1,000 calls of a cas-register: our verdict, times Porcupine's", cas, _times, 3.0, unit=""),
     ]

@@ -15,18 +15,24 @@ type entry struct {
 	Type    string          `json:"type"`
 	F       string          `json:"f"`
 	Value   json.RawMessage `json:"value"`
+	Node    string          `json:"node"`
+	Time    int64           `json:"time"`
 }
 
-// input is what a call was invoked with, output what came back; what has no number is none.
+// input is what a call was invoked with and when, output what came back; what has no number is none. Times are in ns.
 type input struct {
 	f        string
 	process  int
 	old, new int
+	reads    bool
+	began    int64
 }
 
 type output struct {
 	unknown bool
 	number  int
+	lease   int64
+	ended   int64
 }
 
 const none = -1
@@ -68,7 +74,7 @@ func read(path string) ([]porcupine.Event, error) {
 		unknown = append(unknown, at)
 	}
 	for _, at := range unknown {
-		lost := output{unknown: true, number: none}
+		lost := output{unknown: true, number: none, lease: none, ended: never}
 		events = append(events, porcupine.Event{Kind: porcupine.ReturnEvent, Value: lost, Id: at})
 	}
 	kept := events[:0]
@@ -103,7 +109,7 @@ func load(path string) ([]entry, error) {
 }
 
 func inputOf(line entry) (input, error) {
-	what := input{f: line.F, process: line.Process, old: none, new: none}
+	what := input{f: line.F, process: clientOf(line), old: none, new: none, began: line.Time}
 	var err error
 	switch line.F {
 	case "write":
@@ -112,24 +118,43 @@ func inputOf(line entry) (input, error) {
 		var pair [2]int
 		err = json.Unmarshal(line.Value, &pair)
 		what.old, what.new = pair[0], pair[1]
-	case "read", "acquire", "release":
+	case "acquire":
+		var how struct{ Mode string }
+		err = json.Unmarshal(line.Value, &how)
+		what.reads = how.Mode == "read"
+	case "read", "release", "enqueue":
 	default:
 		err = fmt.Errorf("no function %q", line.F)
 	}
 	return what, err
 }
 
-// outputOf gives the token of a grant, or what was read.
+// outputOf gives the token and the lease of a grant, or what was read.
 func outputOf(line entry) output {
 	var grant struct {
-		Fence *int `json:"fence"`
+		Fence *int     `json:"fence"`
+		Valid *float64 `json:"valid_for"`
 	}
-	number := none
+	what := output{number: none, lease: none, ended: line.Time}
 	switch {
 	case line.F == "read" && line.Value != nil:
-		_ = json.Unmarshal(line.Value, &number)
-	case line.F == "acquire" && json.Unmarshal(line.Value, &grant) == nil && grant.Fence != nil:
-		number = *grant.Fence
+		_ = json.Unmarshal(line.Value, &what.number)
+	case line.F == "acquire" && json.Unmarshal(line.Value, &grant) == nil:
+		if grant.Fence != nil {
+			what.number = *grant.Fence
+		}
+		if grant.Valid != nil {
+			what.lease = int64(*grant.Valid * 1e9)
+		}
 	}
-	return output{number: number}
+	return what
+}
+
+// clientOf gives the number of the client, which goes on as another process after an unknown outcome.
+func clientOf(line entry) int {
+	var client int
+	if _, err := fmt.Sscanf(line.Node, "c%d", &client); err != nil {
+		return line.Process
+	}
+	return client
 }

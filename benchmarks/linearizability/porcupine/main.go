@@ -27,7 +27,7 @@ type report struct {
 }
 
 func main() {
-	name := flag.String("model", "owner-mutex", "mutex, owner-mutex, fenced-mutex, register or cas-register")
+	name := flag.String("model", "owner-mutex", "one of the models of models.go")
 	timeout := flag.Duration("timeout", time.Minute, "after which the verdict is Unknown")
 	flag.Parse()
 	found, err := check(*name, flag.Arg(0), *timeout)
