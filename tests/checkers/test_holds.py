@@ -72,7 +72,7 @@ def agree(history: History) -> None:
     assert (MutualExclusionChecker().check(history).valid is False) == naive_overlap(held)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(10)
 @pytest.mark.parametrize("pair", list(product(SCRIPTS, SCRIPTS)), ids="+".join)
 def test_checkers_match_definitions_for_two_clients(pair: tuple[str, str]) -> None:
     scripts = [SCRIPTS[name] for name in pair]

@@ -317,6 +317,7 @@ def test_overlaps_of_every_cause_are_counted() -> None:
     assert Leases(overlap_history(jump(1.5, 3.0), 2.0).nemesis()).blames == 3
 
 
+@pytest.mark.few(20)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(("jumps", "pauses"), [(True, 0.0), (True, 0.3), (False, 0.3)])
 def test_a_correct_service_is_never_blamed(jumps: bool, pauses: float, seed: int) -> None:

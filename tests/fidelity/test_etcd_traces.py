@@ -124,6 +124,7 @@ class Member:
         return check(self).state
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", [*SINGLE, *CLUSTERS])
 def test_traffic_of_real_members_is_possible(name: str) -> None:
     (found,) = check_recordings(real(name), {})

@@ -134,6 +134,7 @@ def play(connect: Any, script: Sequence[Step]) -> list[str]:
     return answers
 
 
+@pytest.mark.few(1)
 @pytest.mark.real
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])

@@ -245,8 +245,8 @@ def first_data() -> Iterator[Path]:
         yield Path(folder) / "db"
 
 
+@pytest.mark.few(1)
 @pytest.mark.real
-@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("story", "synchronous"),
     [

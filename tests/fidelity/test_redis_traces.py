@@ -25,6 +25,7 @@ def check(traffic: Traffic | WireRecording, **options: Any) -> ServerTrace:
     return check_recording(recording, options)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", RECORDED)
 def test_traffic_of_a_real_server_is_possible(name: str) -> None:
     found = check(recorded(name))

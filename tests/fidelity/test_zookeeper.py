@@ -116,6 +116,7 @@ def _send_events_after_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ZooKeeperServer, "_answer", _answer)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "mutant",
     [

@@ -87,6 +87,7 @@ def two_sessions() -> Server:
 # Traffic of real servers.
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", [*SINGLE, *ENSEMBLES])
 def test_traffic_of_real_servers_is_possible(name: str) -> None:
     found = check(*real(name))
@@ -230,6 +231,7 @@ def _silent_watches(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WatchManager, "watch_data", lambda self, path, client: None)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("mistake", "names"),
     [

@@ -255,7 +255,7 @@ def test_locks_are_safe_without_a_fault(lock: str) -> None:
     assert found.interleavings >= len(forms_on_paper(Token(WHOLE, 0))), "it has at least as many round trips"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_whole_sections_and_a_pause_match_the_model() -> None:
     """These are the numbers of interleavings, and of violations, for SET NX PX with two clients and one pause."""

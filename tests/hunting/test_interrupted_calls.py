@@ -19,7 +19,9 @@ def test_threads_are_interrupted_on_request_only(lock: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lock", ["GrantsWhenInterrupted", "DeletesWhenInterrupted", "ForgetsItsToken"])
 def test_a_hunt_finds_a_lock_that_is_wrong_when_it_is_interrupted(lock: str) -> None:
-    finding = hunt(HuntRequest(lock=f"{LOCKS}:{lock}", faults=(FAULT,)), rounds=2).results.findings[0]
+    finding = hunt(HuntRequest(lock=f"{LOCKS}:{lock}", faults=(FAULT,), stop_at_first=True), rounds=2).results.findings[
+        0
+    ]
     assert finding.faults == (FAULT,), finding.lines
     assert any("is interrupted" in line for line in finding.lines)
 

@@ -33,12 +33,9 @@ def test_entry_states_death_outage_and_failures(info: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command_demonstrates_its_failure(
-    command: str, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    more = ["--cluster", "sim", "--seed", str(seed), "--quiet", "--out", str(tmp_path)]
+def test_command_demonstrates_its_failure(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["--cluster", "sim", "--seed", "1", "--quiet", "--out", str(tmp_path)]
     with pytest.raises(SystemExit) as ended:
         main([*shlex.split(command)[1:], *more])
     assert ended.value.code == 1, capsys.readouterr().out

@@ -31,7 +31,7 @@ REPLICATED = [
 slow = partial(pytest.param, marks=pytest.mark.slow)
 LOCKS = [info.name if number % 3 == 0 else slow(info.name) for number, info in enumerate(ON_SIM)]
 """One in three by default: most locks also run without faults in other default tests."""
-SEEDS = [0, *(slow(seed) for seed in range(1, 11))]
+SEEDS = [0, *(slow(seed) for seed in range(1, 5))]
 
 
 def attempt(lock: str, nemesis: str = "none", **more: Any) -> Result:

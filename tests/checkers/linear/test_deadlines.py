@@ -161,10 +161,8 @@ def test_brute_force_agrees_on_every_history_of_six_calls(model: Mutex | Semapho
     assert compare(histories, model) > 15000
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "unknown", "number"), [pytest.param(LOCKS[0], 1, 281966, marks=pytest.mark.long), (LOCKS[1], 0, 92248)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("model", "unknown", "number"), [(LOCKS[0], 1, 281966), (LOCKS[1], 0, 92248)])
 def test_brute_force_agrees_on_every_history_of_seven_calls(
     model: Mutex | Semaphore, unknown: int, number: int
 ) -> None:
@@ -176,7 +174,7 @@ def test_brute_force_agrees_on_every_history_of_seven_calls(
 @pytest.mark.parametrize("model", LOCKS)
 @pytest.mark.parametrize(
     ("number", "size"),
-    [(150, 8), pytest.param(30_000, 9, marks=pytest.mark.slow), pytest.param(100_000, 9, marks=pytest.mark.long)],
+    [(150, 8), pytest.param(10_000, 9, marks=pytest.mark.slow), pytest.param(100_000, 9, marks=pytest.mark.long)],
 )
 def test_brute_force_agrees_on_drawn_histories(number: int, size: int, model: Mutex | Semaphore) -> None:
     wrong = compare([draw_history(seed, size) for seed in range(number)], model)

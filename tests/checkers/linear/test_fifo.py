@@ -157,7 +157,9 @@ def test_brute_force_agrees_on_programs() -> None:
     assert compare(histories) > 4000
 
 
-@pytest.mark.parametrize("number", [2000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [2000, pytest.param(20_000, marks=pytest.mark.slow), pytest.param(100_000, marks=pytest.mark.long)]
+)
 def test_brute_force_agrees_on_drawn_histories(number: int) -> None:
     wrong = compare([draw_history(seed, 2 + seed % 3, 10) for seed in range(number)])
     assert number / 10 < wrong < number * 9 / 10

@@ -112,7 +112,7 @@ def test_machine_code_gives_the_same_verdict_as_plain_python(
 def test_machine_code_gives_the_same_verdict_on_many_histories(
     model: Model, draw: Draw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compare(model, draw, 5000, monkeypatch)
+    compare(model, draw, 1500, monkeypatch)
 
 
 @pytest.mark.few(4)

@@ -83,6 +83,7 @@ def count_verdicts(kind: str, some: range) -> Counter[str]:
     return counts
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_search_agrees_on_likely_histories(kind: str) -> None:
     counts = count_verdicts(kind, range(60))
@@ -98,6 +99,7 @@ def test_the_search_agrees_on_many_likely_histories(kind: str) -> None:
     assert counts["undecided"] <= 30
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_brute_force_agrees_on_random_histories(kind: str) -> None:
     model, doings = KINDS[kind]
@@ -137,6 +139,7 @@ def _returned(whole: KeyProblem, part: KeyProblem, end: int) -> Any:
     return mine & (whole.kind == MUST) & (whole.returned <= end)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_parts_of_a_right_history_are_right(kind: str) -> None:
     count, smaller = check_parts(kind, range(30))
