@@ -23,8 +23,9 @@ from harness.checkers.models import (
     Model,
     Mutex,
     Semaphore,
+    WithRefusals,
 )
-from harness.history.calls import Calls
+from harness.history.calls import REFUSED, Calls
 
 from .problem import Budget, Disagreement, QuickResult
 
@@ -117,6 +118,9 @@ def _refuse_misfit(calls: Calls, made: Mapping[str, int], model: Model, name: st
 
 def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
     """Return the fast algorithm for exactly this model; a derived class may change its meaning."""
+    if isinstance(model, WithRefusals):
+        granted = quick_algorithm(model.model)
+        return None if granted is None else lambda calls: _with_refusals(granted(calls), calls, model)
     kind = type(model)
     if isinstance(model, Mutex | Semaphore) and kind in (Mutex, Semaphore):
         from . import deadlines  # late, like the others: one is enough
@@ -133,12 +137,22 @@ def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
     return lambda calls: definite.check(calls, model)
 
 
+def _with_refusals(outcome: QuickResult, calls: Calls, model: WithRefusals) -> QuickResult:
+    """Return the result for all calls, given that of the calls that did not fail: a key that is wrong without its
+    failed calls is wrong with them, and one that is not needs a search if it has any."""
+    kept = calls.named([REFUSED + f for f in sorted(model.model.refusals)])
+    wrong = {failure.key for failure in outcome.failures}
+    searched = {*outcome.undecided, *np.unique(calls.key[kept]).tolist()} - wrong
+    return QuickResult(outcome.failures, tuple(sorted(searched)))
+
+
 def _verdict(calls: Calls, name: str, findings: Findings | None) -> Verdict:
     stats = {
         "calls": len(calls),
         "keys": int(np.count_nonzero(np.bincount(calls.key))),
         "unknown_outcomes": int((calls.known == 0).sum()),
         "failed_calls": calls.failed,
+        "refused_calls": int(calls.named([f for f in calls.fs if f.startswith(REFUSED)]).sum()),
         "configurations": findings.tried if findings else 0,
     }
     if findings and findings.count:

@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.checkers.base import Json, Violation
 from harness.checkers.models import ACQUIRE, Inconsistent, Model, Operation, worded
-from harness.history.calls import NEVER, Calls
+from harness.history.calls import NEVER, REFUSED, Calls
 
 from .core import Core
 from .picture import Bar, Picture
@@ -99,7 +99,7 @@ def _entries(part: KeyProblem, call: int) -> str:
 
 def label(operation: Operation) -> str:
     """Return what a call did, in a few words: ``acquire → token 7``, ``cas [0 3]``, ``read → 2``."""
-    argument = _value(operation.argument) if operation.f not in ACQUIRE | {"read"} else ""
+    argument = _value(operation.argument) if operation.f.removeprefix(REFUSED) not in ACQUIRE | {"read"} else ""
     result = _value(operation.result) if operation.f != "write" else ""
     if operation.f == "read" and operation.known and not result:
         result = "nil"
@@ -125,15 +125,15 @@ def _value(value: Any) -> str:
 
 
 def _json(calls: Calls, row: int) -> Json:
-    known = bool(calls.known[row])
+    known, f = bool(calls.known[row]), calls.fs[calls.f[row]]
     ended = int(calls.ended[row])
     return {
-        "f": calls.fs[calls.f[row]],
+        "f": f.removeprefix(REFUSED),
         "key": calls.keys[calls.key[row]] or None,
         "client": calls.clients[calls.client[row]],
         "process": int(calls.process[row]),
         "indices": [int(calls.invoked[row])] + ([int(calls.returned[row])] if known else []),
-        "outcome": "ok" if known else "info",
+        "outcome": "fail" if f.startswith(REFUSED) else "ok" if known else "info",
         "from_ns": int(calls.began[row]),
         "until_ns": None if ended == NEVER else ended,
         "invoked": calls.argument_of(row),

@@ -11,6 +11,7 @@ from typing import Final
 
 from . import locks, registers
 from .base import Either, Inconsistent, Model, Operation
+from .evidence import WithRefusals
 from .locks import (
     ACQUIRE,
     LOCKING,
@@ -59,6 +60,7 @@ __all__ = [
     "ReentrantMutex",
     "Register",
     "Semaphore",
+    "WithRefusals",
     "frozen",
     "shared",
     "worded",

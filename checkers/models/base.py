@@ -51,6 +51,9 @@ class Model:
     ``fs`` are the functions it answers for; calls of others are none of its business, except those in ``refuses``, of
     which it would have to know what they do.
 
+    ``refusals`` are functions whose failure says something about the state, if failed calls are evidence: an acquire
+    that was refused says that somebody held the lock. See :meth:`refuse`.
+
     ``clients`` and ``timed`` say whether it asks who called, and when. ``wants`` is what it reads of values. A
     parameter of the constructor can be set on the command line with ``--model-option``.
     """
@@ -58,6 +61,7 @@ class Model:
     name: ClassVar[str] = ""
     fs: ClassVar[frozenset[str]]
     refuses: ClassVar[frozenset[str]] = frozenset()
+    refusals: ClassVar[frozenset[str]] = frozenset()
     clients: ClassVar[bool] = True
     timed: ClassVar[bool] = False
     wants: ClassVar[Wants] = "values"
@@ -70,6 +74,11 @@ class Model:
     def step(self, state: Any, operation: Operation) -> Hashable | Inconsistent | Either:
         """Return the state after ``operation`` in ``state``, or why the operation is impossible, or several possible
         states."""
+        raise NotImplementedError
+
+    def refuse(self, state: Any, operation: Operation) -> Hashable | Inconsistent | Either:
+        """Return the state after a call of one of the ``refusals`` failed in ``state``, or why it cannot have failed
+        there."""
         raise NotImplementedError
 
     def describe(self, state: Any) -> str:

@@ -21,11 +21,16 @@ RELEASE: Final = frozenset({"release", "unlock"})
 LOCKING: Final = ACQUIRE | RELEASE
 
 
+NOBODY: Final = Inconsistent("nobody holds it")
+"""Why an acquire cannot have been refused."""
+
+
 class Mutex(Model):
     """A lock that is held or free, without an owner: any client may release it. Knossos' ``mutex``."""
 
     name = "mutex"
     fs = LOCKING
+    refusals = ACQUIRE
     clients = False
     wants: ClassVar[Wants] = "nothing"
 
@@ -38,6 +43,9 @@ class Mutex(Model):
             return Inconsistent("it is held") if state else True
         return False if state else Inconsistent("it is free")
 
+    def refuse(self, state: bool, operation: Operation) -> bool | Inconsistent:  # noqa: ARG002
+        return state or NOBODY
+
     def describe(self, state: bool) -> str:
         return "held" if state else "free"
 
@@ -47,6 +55,7 @@ class OwnerMutex(Model):
 
     name = "owner-mutex"
     fs = LOCKING
+    refusals = ACQUIRE
     wants: ClassVar[Wants] = "nothing"
 
     @property
@@ -58,12 +67,23 @@ class OwnerMutex(Model):
             return operation.client if state is None else Inconsistent(f"{state} holds it")
         return None if state == operation.client else _not_mine(state)
 
+    def refuse(self, state: str | None, operation: Operation) -> str | Inconsistent:  # noqa: ARG002
+        return NOBODY if state is None else state
+
     def describe(self, state: str | None) -> str:
         return "free" if state is None else f"held by {state}"
 
 
 def _not_mine(owner: str | None) -> Inconsistent:
     return Inconsistent("nobody holds it" if owner is None else f"{owner} holds it")
+
+
+def _granted(owner: str | None, depth: int, limit: int, operation: Operation) -> Inconsistent | None:
+    """Return why an acquire cannot have been refused, None if it can."""
+    if owner is None:
+        return NOBODY
+    again = owner == operation.client and depth < limit
+    return Inconsistent("it holds it itself, and may acquire it again") if again else None
 
 
 MANY: Final = 2**31
@@ -81,6 +101,7 @@ class ReentrantMutex(Model):
 
     name = "reentrant-mutex"
     fs = LOCKING
+    refusals = ACQUIRE
     wants: ClassVar[Wants] = "nothing"
 
     def __init__(self, limit: int = MANY) -> None:
@@ -102,6 +123,9 @@ class ReentrantMutex(Model):
             return _not_mine(owner)
         return (owner, depth - 1) if depth > 1 else (None, 0)
 
+    def refuse(self, state: tuple[str | None, int], operation: Operation) -> tuple[str | None, int] | Inconsistent:
+        return _granted(state[0], state[1], self.limit, operation) or state
+
     def describe(self, state: tuple[str | None, int]) -> str:
         owner, depth = state
         return "free" if owner is None else f"held by {owner}" + (f", {depth} times" if depth > 1 else "")
@@ -118,6 +142,7 @@ class ReentrantFencedMutex(Model):
 
     name = "reentrant-fenced-mutex"
     fs = LOCKING
+    refusals = ACQUIRE
     wants: ClassVar[Wants] = "grants"
 
     def __init__(self, limit: int = MANY) -> None:
@@ -148,6 +173,9 @@ class ReentrantFencedMutex(Model):
             return Inconsistent(f"token {highest} has been handed out")
         return operation.client, depth + 1, fence, fence
 
+    def refuse(self, state: Fenced, operation: Operation) -> Fenced | Inconsistent:
+        return _granted(state[0], state[1], self.limit, operation) or state
+
     def describe(self, state: Fenced) -> str:
         owner, depth, token, highest = state
         if owner is None:
@@ -170,6 +198,7 @@ class Semaphore(Model):
 
     name = "semaphore"
     fs = LOCKING
+    refusals = ACQUIRE
     clients = False
     wants: ClassVar[Wants] = "nothing"
 
@@ -184,6 +213,9 @@ class Semaphore(Model):
         if operation.f in ACQUIRE:
             return state + 1 if state < self.permits else Inconsistent(f"all {state} permits are taken")
         return state - 1 if state else Inconsistent("no permit is taken")
+
+    def refuse(self, state: int, operation: Operation) -> int | Inconsistent:  # noqa: ARG002
+        return state if state == self.permits else Inconsistent(f"only {state} of {self.permits} permits are taken")
 
     def describe(self, state: int) -> str:
         return f"{state} of {self.permits} taken"
@@ -221,6 +253,7 @@ class ReadWriteLock(Model):
 
     name = "rw-lock"
     fs = LOCKING | {"acquire-read", "acquire-write", "release-read", "release-write"}
+    refusals = ACQUIRE | {"acquire-read", "acquire-write"}
 
     @property
     def initial(self) -> tuple[str | None, frozenset[str]]:
@@ -240,6 +273,14 @@ class ReadWriteLock(Model):
         if shared(operation):
             return None, readers | {me}
         return (me, readers) if not readers else Inconsistent(f"held for reading by {_names(readers)}")
+
+    def refuse(
+        self,
+        state: tuple[str | None, frozenset[str]],
+        operation: Operation,  # noqa: ARG002
+    ) -> tuple[str | None, frozenset[str]] | Inconsistent:
+        """A reader may be refused while others read, since a writer may wait."""
+        return state if state != self.initial else NOBODY
 
     @staticmethod
     def _release(
@@ -272,6 +313,7 @@ class FifoLock(Model):
 
     name = "fifo-lock"
     fs = LOCKING | {"enqueue", "cancel"}
+    refusals = ACQUIRE
     wants: ClassVar[Wants] = "nothing"
 
     @property
@@ -296,11 +338,22 @@ class FifoLock(Model):
             return Inconsistent(f"{queue[0]} is first in the queue")
         return me, queue[1:]
 
+    def refuse(
+        self, state: tuple[str | None, tuple[str, ...]], operation: Operation
+    ) -> tuple[str | None, tuple[str, ...]] | Inconsistent:
+        """It may be refused since others are before it in the queue."""
+        owner, queue = state
+        if owner is not None or (queue and queue[0] != operation.client):
+            return state
+        return Inconsistent("nobody holds it, and nobody is before it in the queue")
+
     def describe(self, state: tuple[str | None, tuple[str, ...]]) -> str:
         owner, queue = state
         held = "free" if owner is None else f"held by {owner}"
         return held + (f", waiting {', '.join(queue)}" if queue else "")
 
+
+LATE: Final = Inconsistent("it returned before the calls that come earlier in this order could have happened")
 
 Leased = tuple[str | None, int, int, int, frozenset[str]]
 """Holder; earliest end of its lease (ns); length of the lease (ns); earliest current time (ns); and the clients whose
@@ -320,6 +373,7 @@ class LeaseMutex(Model):
 
     name = "lease-mutex"
     fs = LOCKING | {"extend", "check"}
+    refusals = ACQUIRE
     timed = True
     wants: ClassVar[Wants] = "leases"
 
@@ -331,7 +385,7 @@ class LeaseMutex(Model):
         holder, until, lease, now, lapsed = state
         me, now = operation.client, max(now, operation.began)
         if now > operation.ended:
-            return Inconsistent("it returned before the calls that come earlier in this order could have happened")
+            return LATE
         if operation.f in ACQUIRE:
             return self._acquire(state, operation, now)
         if operation.f in RELEASE:
@@ -352,6 +406,14 @@ class LeaseMutex(Model):
             return holder, until, lease, now, lapsed
         now = max(now, until)
         return (None, 0, 0, now, lapsed | {me}) if now <= operation.ended else _promised(holder, until)
+
+    def refuse(self, state: Leased, operation: Operation) -> Leased | Inconsistent:
+        """It may be refused after the end of the lease, too, since a service may notice that late."""
+        holder, until, lease, now, lapsed = state
+        now = max(now, operation.began)
+        if now > operation.ended:
+            return LATE
+        return NOBODY if holder is None else (holder, until, lease, now, lapsed)
 
     @staticmethod
     def _acquire(state: Leased, operation: Operation, now: int) -> Leased | Inconsistent:

@@ -54,22 +54,31 @@ class Register(Model):
 class CasRegister(Register):
     """A register with compare-and-set: ``[old, new]`` writes ``new`` if the value is ``old``.
 
-    A compare-and-set that found another value failed, and is left out."""
+    A compare-and-set that found another value failed. It is left out, unless failed calls are evidence."""
 
     name = "cas-register"
     fs = Register.fs | {"cas"}
+    refusals = frozenset({"cas"})
     refuses = frozenset({"take", "mark"})
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
         if operation.f != "cas":
             return super().step(state, operation)
-        pair = frozen(operation.argument)
-        if pair is None and not operation.known:
+        if operation.argument is None and not operation.known:
             return Inconsistent("the value that it would have written is unknown")
-        if not isinstance(pair, tuple) or len(pair) != 2:
-            raise ValueError(f"the value of a cas is [old, new], got {operation.argument!r}")
-        old, new = pair
+        old, new = _old_and_new(operation)
         return new if old == state else Inconsistent(f"the value is {worded(state)}")
+
+    def refuse(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
+        old, _ = _old_and_new(operation)
+        return state if old != state else Inconsistent(f"the value is {worded(state)}")
+
+
+def _old_and_new(operation: Operation) -> tuple[Hashable, Hashable]:
+    pair = frozen(operation.argument)
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise ValueError(f"the value of a cas is [old, new], got {operation.argument!r}")
+    return pair
 
 
 def _plain(value: Any) -> Hashable:

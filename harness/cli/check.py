@@ -35,6 +35,13 @@ def check_command(
     keyed: Annotated[
         str, typer.Option(help="Whether values of an .edn are [key value] pairs: auto, yes or no.")
     ] = "auto",
+    failures: Annotated[
+        str,
+        typer.Option(
+            help="Failed calls: ignored (they did not happen), or evidence (an acquire was refused since the lock was "
+            "held, a cas since the value was another)."
+        ),
+    ] = "ignored",
     budget: Annotated[
         str, typer.Option(metavar="DURATION", help="Longest search; after it the verdict is unknown.")
     ] = "60s",
@@ -56,10 +63,12 @@ def check_command(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from harness.checkers.linearizability.problem import Budget  # late: loading numpy takes 0.1 s
     from harness.history.calls import Keyed
-    from harness.run.checking import check
+    from harness.run.checking import Failures, check
 
     if keyed not in get_args(Keyed):
         raise UsageError(f"keyed must be auto, yes or no, got {keyed!r}")
+    if failures not in get_args(Failures):
+        raise UsageError(f"failures must be ignored or evidence, got {failures!r}")
     if workers < 0:
         raise UsageError(f"workers must not be negative, got {workers}")
     if html is not None:
@@ -75,6 +84,7 @@ def check_command(
             workers=workers,
             keyed=cast("Keyed", keyed),
             key=key,
+            failures=cast("Failures", failures),
             progress=progress,
         )
     if html is not None:
@@ -120,6 +130,8 @@ def _numbers(report: Report) -> str:
     parts = [counted(stats["calls"], "call"), counted(stats["keys"], "key")]
     if stats["unknown_outcomes"]:
         parts.append(f"{stats['unknown_outcomes']} of unknown outcome")
+    if stats["refused_calls"]:
+        parts.append(f"{stats['refused_calls']} that failed as evidence")
     if stats["failed_calls"]:
         parts.append(f"{stats['failed_calls']} that failed left out")
     if ignored := report.checked.ignored:

@@ -36,7 +36,8 @@ class CheckDocument(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
     """The first violations, 20 at most; ``stats.violations`` counts the keys that are not linearizable."""
     stats: dict[str, Any]
-    """Figures of the check: ``calls``, ``keys``, ``unknown_outcomes``, ``failed_calls``, ``configurations``."""
+    """Figures of the check: ``calls``, ``keys``, ``unknown_outcomes``, ``failed_calls`` (left out), ``refused_calls``
+    (failed ones that count as evidence), ``configurations``."""
     algorithm: Literal["quick", "search"]
     """``quick`` if a fast algorithm for exactly this model decided, else ``search``."""
     keys_searched: int

@@ -27,6 +27,8 @@ NO_FENCE: Final = -(2**63)
 Wants = Literal["nothing", "leases", "grants", "values"]
 """The values to read. ``leases``: from the answers to acquire, extend and check, the leases and whether the lock is
 still held. ``grants``: the tokens as well. ``values``: every value, each stored once."""
+REFUSED: Final = "refused "
+"""Before the function of a failed call that is kept as evidence."""
 Keyed = Literal["auto", "yes", "no"]
 """True if values of an EDN history are ``[key value]`` pairs, as ``jepsen.independent`` writes them."""
 
@@ -35,7 +37,8 @@ Keyed = Literal["auto", "yes", "no"]
 class Calls:
     """Calls in the order of their invocations, one row each.
 
-    Failed calls, which surely did not happen, and entries of the nemesis are left out.
+    Failed calls, which surely did not happen, and entries of the nemesis are left out; but failed calls of functions
+    that the reader was asked to keep are calls of the function ``refused <function>``, which surely happened.
 
     ``invoked`` and ``returned`` are the positions of the two entries in the history, from 0 (in the order of time;
     NEVER if the call did not return or its outcome is unknown). ``began`` and ``ended`` are their times in nanoseconds.

@@ -9,7 +9,7 @@ other lines of the form. Entries that are not one map on one line are read token
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Final
@@ -37,14 +37,23 @@ EXPECTED: Final = "expected a map with :process, :type and :f"
 CODES: Final = ("kind", "f", "key", "node", "value")
 
 
-def read_edn(source: str, blocks: Iterable[bytes], wants: Wants, keyed: Keyed, *, clients: bool = True) -> Calls:
-    """Read the calls of an EDN history; ``source`` is its name for errors. Raises :class:`HistoryError`."""
+def read_edn(
+    source: str,
+    blocks: Iterable[bytes],
+    wants: Wants,
+    keyed: Keyed,
+    *,
+    clients: bool = True,
+    refusals: Collection[str] = (),
+) -> Calls:
+    """Read the calls of an EDN history, as :func:`~harness.history.files.read_calls` does; ``source`` is its name for
+    errors. Raises :class:`HistoryError`."""
     reader = _Reader(source)
     for text in blocks:
         reader.take(text)
     entries = reader.finish()
     values = settle(entries, reader.values, wants, keyed, clients=clients)
-    calls = paired(entries)
+    calls = paired(entries, refusals)
     calls.values = values
     overrule(calls)
     return calls

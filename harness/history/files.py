@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Final, cast
 
@@ -29,6 +29,7 @@ def read_calls(
     *,
     keyed: Keyed = "auto",
     clients: bool = True,
+    refusals: Collection[str] = (),
     progress: Progress | None = None,
     block: int = BLOCK,
 ) -> Calls:
@@ -36,7 +37,8 @@ def read_calls(
     or not.
 
     ``keyed`` says whether values are ``[key value]`` (``jepsen.independent``), and ``clients`` whether clients are
-    named by values such as ``{:client "a"}``; both are for EDN only. ``progress`` is called with the bytes read and the
+    named by values such as ``{:client "a"}``; both are for EDN only. Failed calls of the functions ``refusals`` are
+    kept, as calls of ``refused <function>``. ``progress`` is called with the bytes read and the
     total, after each ``block`` bytes. Raises :class:`HistoryError`, with the line, for an unreadable file; only a
     truncated last line is skipped.
 
@@ -52,16 +54,18 @@ def read_calls(
         if kind == [".edn"]:
             from .edn_history import read_edn  # imported here because JSON lines do not need it
 
-            return read_edn(str(path), blocks, wants, keyed, clients=clients)
-        found = _read_in_order(Reader(str(path), wants), blocks, path.stat().st_size // ENTRY)
-        return _sorted(Reader(str(path), wants), _blocks(path, block, progress)) if found is None else found
+            return read_edn(str(path), blocks, wants, keyed, clients=clients, refusals=refusals)
+        found = _read_in_order(Reader(str(path), wants), blocks, path.stat().st_size // ENTRY, refusals)
+        if found is None:
+            found = _sorted(Reader(str(path), wants), _blocks(path, block, progress), refusals)
+        return found
     except (OSError, EOFError) as error:
         raise HistoryError(f"{path}: cannot read the history: {error}") from error
 
 
-def _read_in_order(reader: Reader, blocks: Iterable[bytes], expected: int) -> Calls | None:
+def _read_in_order(reader: Reader, blocks: Iterable[bytes], expected: int, refusals: Collection[str]) -> Calls | None:
     """Return the calls of a file whose entries are in the order of time; None if they are not."""
-    pairing, rising = Pairing(reader.entries, expected), Rising()
+    pairing, rising = Pairing(reader.entries, expected, refusals), Rising()
     for text in blocks:
         reader.take(text)
         while reader.entries.blocks:
@@ -74,7 +78,7 @@ def _read_in_order(reader: Reader, blocks: Iterable[bytes], expected: int) -> Ca
     return calls
 
 
-def _sorted(reader: Reader, blocks: Iterable[bytes]) -> Calls:
+def _sorted(reader: Reader, blocks: Iterable[bytes], refusals: Collection[str]) -> Calls:
     """Return the calls of a file whose entries are not in order, as entries of clients in containers arrive one client
     at a time.
 
@@ -84,17 +88,17 @@ def _sorted(reader: Reader, blocks: Iterable[bytes]) -> Calls:
         reader.take(text)
     entries = reader.entries
     entries.sort([block.time for block in entries.blocks])
-    calls = paired(entries)
+    calls = paired(entries, refusals)
     calls.values = reader.values.found
     return calls
 
 
-def calls_of(history: History, wants: Wants) -> Calls:
+def calls_of(history: History, wants: Wants, refusals: Collection[str] = ()) -> Calls:
     """Return the calls of a history in memory, as :func:`read_calls` reads them from its file."""
     reader = Reader("the history", wants)
     reader.entries.unit = "entry"
     reader.add(history)
-    return _sorted(reader, ())
+    return _sorted(reader, (), refusals)
 
 
 def _blocks(path: Path, size: int, progress: Progress | None) -> Iterator[bytes]:

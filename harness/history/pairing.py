@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from .calls import NEVER, NO_FENCE, NONE, Calls, Codes, Ints, Marks
+from .calls import NEVER, NO_FENCE, NONE, REFUSED, Calls, Codes, Ints, Marks
 from .clients import Event, distinct_names, take_over
 from .compiled import compilable, fastest
 from .entries import FAIL, INFO, INVOKE, OK, Block, Entries
@@ -18,9 +18,9 @@ FAILED: Final = 2
 GRANTS: Final = ("fence", "lease", "good")
 
 
-def paired(entries: Entries) -> Calls:
+def paired(entries: Entries, refusals: Collection[str] = ()) -> Calls:
     """Return the calls of ``entries``, and consume its blocks. Raises :class:`HistoryError`."""
-    pairing = Pairing(entries, sum(map(len, entries.blocks)))
+    pairing = Pairing(entries, sum(map(len, entries.blocks)), refusals)
     while entries.blocks:
         pairing.add(entries.blocks.popleft())
     return pairing.calls()
@@ -30,11 +30,12 @@ class Pairing:
     """Pair invocations with completions, block by block.
 
     ``entries`` has the names, which grow meanwhile. ``expected`` estimates the number of all entries; it only decides
-    whether machine code pays.
+    whether machine code pays. Failed calls of the functions ``refusals`` are kept.
     """
 
-    def __init__(self, entries: Entries, expected: int = 0) -> None:
+    def __init__(self, entries: Entries, expected: int = 0, refusals: Collection[str] = ()) -> None:
         self.entries = entries
+        self._refusals = refusals
         self._expected = expected
         self._rows = _Rows()
         self._clients = _Clients(entries)
@@ -61,6 +62,9 @@ class Pairing:
     def calls(self) -> Calls:
         """Return all calls; call this after all entries have been added."""
         entries, rows = self.entries, self._rows
+        for f in self._refusals:
+            if f in entries.fs.names:
+                rows.rename_failed(entries.fs.names.index(f), entries.fs[REFUSED + f])
         failed = rows.drop_failed()
         names, client = self._clients.found()
         numbers = np.array([*entries.processes.names, NONE], dtype=np.int64)
@@ -144,6 +148,11 @@ class _Rows:
         )
         return int(wrong)
 
+    def rename_failed(self, f: int, refused: int) -> None:
+        """Turn failed calls of the function number ``f`` into calls that happened, of the function ``refused``."""
+        kept = (self.columns["known"] == FAILED) & (self.columns["f"] == f)
+        self.columns["f"][kept], self.columns["known"][kept] = refused, 1
+
     def drop_failed(self) -> int:
         kept = self.columns["known"] != FAILED
         failed = len(kept) - int(kept.sum())
@@ -208,7 +217,7 @@ def _pair(
         if to_key[row] == NONE:
             to_key[row] = key[i]
         if kind[i] == FAIL:
-            known[row] = FAILED
+            known[row], returned[row], ended[row] = FAILED, position + i, time[i]
         elif kind[i] == OK:
             known[row], returned[row], ended[row] = 1, position + i, time[i]
             if len(value):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.checkers.base import Verdict
 from harness.checkers.linearizability.check import Checked, ModelError
 from harness.checkers.linearizability.check import check as linearizable
 from harness.checkers.linearizability.problem import Budget
 from harness.checkers.model_catalogue import MODELS
-from harness.checkers.models import Model
+from harness.checkers.models import Model, WithRefusals
 from harness.errors import UsageError, unknown_name
 from harness.history import History, HistoryError
 from harness.history.calls import Calls, Keyed
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES_FOR_CAUSES = 2_000_000
 """Entries of the longest history for which the causes of violations are named; that needs all of it in memory."""
+Failures = Literal["ignored", "evidence"]
+"""What failed calls say: nothing, or what :attr:`Model.refusals` says of them."""
 Progress = Callable[[float, str], None]
 """Callback with the fraction done (0 to 1) and what is being done."""
 
@@ -73,6 +75,7 @@ def check(
     workers: int = 0,
     keyed: Keyed = "auto",
     key: str | None = None,
+    failures: Failures = "ignored",
     progress: Progress | None = None,
 ) -> Report:
     """Check whether ``history`` is linearizable.
@@ -80,15 +83,21 @@ def check(
     ``history`` is a :class:`History`, a file (``.jsonl``, or ``.edn`` of Jepsen or Knossos, each also with ``.gz``) or
     the folder of a run. ``model`` is a name of ``harness list models``, ``package.module:Class``, or a model;
     ``options`` are the arguments of its constructor. ``key`` restricts the check to one key. ``keyed`` says whether
-    values in an ``.edn`` are ``[key value]`` pairs (jepsen.independent): auto, yes or no. Raises UsageError for a
-    file, model or option that cannot be used.
+    values in an ``.edn`` are ``[key value]`` pairs (jepsen.independent): auto, yes or no. With ``failures`` =
+    ``evidence`` a call that failed must have been refused for a reason, such as an acquire of a lock that is held.
+    Raises UsageError for a file, model or option that cannot be used.
     """
     name = model if isinstance(model, str) else type(model).__name__
     found = find_model(model, options or {}) if isinstance(model, str) else model
     begin = time.perf_counter()
-    file, calls = _read(history, found, keyed, progress)
+    refusals = found.refusals if failures == "evidence" else frozenset()
+    if failures == "evidence" and not refusals:
+        raise UsageError(f"--failures evidence: the model {name} does not say what a failed call means")
+    file, calls = _read(history, found, keyed, refusals, progress)
     if isinstance(model, str):
         found = _starting(found, calls, options or {})
+    if refusals:
+        found = WithRefusals(found)
     calls = calls if key is None else _calls_of_key(calls, key)
     middle = time.perf_counter()
     if progress:
@@ -140,9 +149,11 @@ def _file(given: Path | str) -> Path:
     return jepsen if jepsen.exists() and not (path / HISTORY).exists() else path / HISTORY
 
 
-def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: Progress | None) -> tuple[str, Calls]:
+def _read(
+    history: History | Path | str, model: Model, keyed: Keyed, refusals: Collection[str], progress: Progress | None
+) -> tuple[str, Calls]:
     if isinstance(history, History):
-        return "", calls_of(history, model.wants)
+        return "", calls_of(history, model.wants, refusals)
     path = _file(history)
 
     def read(done: int, total: int) -> None:
@@ -150,7 +161,9 @@ def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: P
             progress(done / max(1, total), f"reading: {done / max(1, total):.0%}")
 
     try:
-        return str(path), read_calls(path, model.wants, keyed=keyed, clients=model.clients, progress=read)
+        return str(path), read_calls(
+            path, model.wants, keyed=keyed, clients=model.clients, refusals=refusals, progress=read
+        )
     except HistoryError as error:
         raise UsageError(str(error)) from error
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
 
 from harness.history import SECOND
-from harness.history.calls import NEVER, NO_FENCE, NONE, Calls
+from harness.history.calls import NEVER, NO_FENCE, NONE, REFUSED, Calls
 
 Entry = tuple[int, str, str] | tuple[int, str, str, Any] | tuple[int, str, str, Any, str]
 """Process, type, f, value, key; processes are clients."""
@@ -24,10 +24,11 @@ TYPES: Final[dict[str, Any]] = {
 }
 
 
-def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) -> Calls:
+def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None, refusals: Collection[str] = ()) -> Calls:
     """Return the calls of ``entries``, which are one second apart.
 
-    ``clients`` maps processes to clients; by default each process is a client. The result is what a file reader would
+    ``clients`` maps processes to clients; by default each process is a client. Failed calls of the functions
+    ``refusals`` are kept. The result is what a file reader would
     return, without a reader: it keeps every value, and reads grants too."""
     rows: list[dict[str, Any]] = []
     open_calls: dict[int, dict[str, Any]] = {}
@@ -48,7 +49,9 @@ def calls(entries: Iterable[Entry], *, clients: dict[int, int] | None = None) ->
             continue
         row = open_calls.pop(process)
         assert fs[row["f"]] == f, f"entry {position}"
-        row["failed"] = kind == "fail"
+        row["failed"] = kind == "fail" and f not in refusals
+        if kind == "fail" and f in refusals:
+            row |= {"f": _number(fs, REFUSED + f), "known": 1, "returned": position, "ended": position * SECOND}
         if kind == "ok":
             row |= {"known": 1, "returned": position, "ended": position * SECOND, "result": _value(values, value)}
             if isinstance(value, dict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from harness.checkers.models import Inconsistent, Model, Operation
@@ -36,9 +36,19 @@ def grant_call(random_: random.Random) -> tuple[str, Any, Any]:
     return "acquire", None, {"fence": random_.choice((None, 1, 2, 3)), "valid_for": random_.choice((None, 0.5, 1.5))}
 
 
-def draw_history(seed: int, draw: Draw, *, clients: int = 3, count: int = 5, unknown: float = 0.2) -> Calls:
+def draw_history(
+    seed: int,
+    draw: Draw,
+    *,
+    clients: int = 3,
+    count: int = 5,
+    unknown: float = 0.2,
+    refused: float = 0.0,
+    refusals: Collection[str] = (),
+) -> Calls:
     """Draw ``count`` calls of ``clients`` clients, interleaved at random. After an unknown outcome the client
-    continues under a new process number."""
+    continues under a new process number. ``refused`` is the share of known calls of the functions ``refusals`` that
+    failed."""
     random_ = random.Random(seed)
     process = list(range(clients))
     owner = {number: number for number in process}
@@ -50,6 +60,8 @@ def draw_history(seed: int, draw: Draw, *, clients: int = 3, count: int = 5, unk
         if client in doing:
             f, argument, result = doing.pop(client)
             how = "info" if random_.random() < unknown else "ok"
+            if how == "ok" and f in refusals and random_.random() < refused:
+                how = "fail"
             entries.append((process[client], how, f, result if how == "ok" else argument))
             if how == "info":
                 process[client] = fresh
@@ -59,7 +71,7 @@ def draw_history(seed: int, draw: Draw, *, clients: int = 3, count: int = 5, unk
             doing[client] = draw(random_)
             entries.append((process[client], "invoke", *doing[client][:2]))
             left -= 1
-    return calls(entries, clients=owner)
+    return calls(entries, clients=owner, refusals=refusals)
 
 
 Doing = tuple[str, Any, Any]
