@@ -17,7 +17,7 @@ from harness.fidelity.etcd import EtcdComparison
 from harness.fidelity.etcd.pair import SIMULATED
 from harness.fidelity.etcd.player import Player, rounded_ttl
 from harness.fidelity.etcd.requests import LATEST
-from harness.fidelity.etcd.steps import LENGTH, StepGenerator, from_text
+from harness.fidelity.etcd.steps import FORGOTTEN, LENGTH, StepGenerator, from_text
 from harness.fidelity.etcd.v2 import random_request
 from harness.fidelity.members import simulate
 from harness.sim.servers.etcd import apply, v2_store
@@ -81,6 +81,22 @@ def test_steps_for_several_members_have_no_transaction_that_one_member_refuses()
         requests = [from_text("Txn", step[2]) for step in steps if step[:2] == ("call", "Txn")]
         ops = [op for request in requests for op in [*request.success, *request.failure]]
         assert any(op.request_range.revision for op in ops) == refused
+
+
+def test_a_lone_member_does_not_restart_with_its_data_soon_after_a_refusal() -> None:
+    restarts = 0
+    for seed in range(40):
+        since = FORGOTTEN
+        for step in StepGenerator(seed).steps(1000):
+            since += 1
+            if step[:2] == ("call", "Txn"):
+                request = from_text("Txn", step[2])
+                refusable = any(op.request_range.revision for op in [*request.success, *request.failure])
+                since = 0 if refusable else since
+            elif step == ("restart", "with data"):
+                restarts += 1
+                assert since >= FORGOTTEN, seed
+    assert restarts > 5
 
 
 def test_leases_are_compared_in_order_until_a_restart() -> None:

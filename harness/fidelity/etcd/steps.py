@@ -62,6 +62,11 @@ def vocabulary() -> tuple[tuple[str, ...], ...]:
     return tuple(dict.fromkeys(tuple(request) for each in recorded.values() for request in each))
 
 
+FORGOTTEN: Final = 50
+"""Steps after which a restart of a lone member with its data no longer applies a transaction that it refused: it does
+so until it has written its store to the disk again, 0.1 s later (etcd-io/etcd#18667)."""
+
+
 class StepGenerator:
     """Generates steps from a seed. ``members``: only with one does a restart lose the data of all."""
 
@@ -69,11 +74,14 @@ class StepGenerator:
         self.rng = Random(seed)
         self._members = members
         self._requests = EtcdRequestGenerator(self.rng, members)
+        self._since_refusal = FORGOTTEN
+        """Steps since the last transaction that may have been refused for the revision of a range."""
 
     def steps(self, length: int = LENGTH) -> list[Step]:
         return [*[self.step() for _ in range(length - 1)], ("events",)]
 
     def step(self) -> Step:
+        self._since_refusal += 1
         chance = self.rng.random()
         if chance < 0.01:
             return ("events",)
@@ -82,7 +90,8 @@ class StepGenerator:
         if chance < 0.0107:
             return "v2 expire", self.rng.choice(V2_KEYS)
         if chance < 0.0113:
-            return "restart", "without data" if self._members == 1 and self.rng.random() < 0.3 else "with data"
+            lost = self._members == 1 and (self.rng.random() < 0.3 or self._since_refusal < FORGOTTEN)
+            return "restart", "without data" if lost else "with data"
         if chance < 0.016:
             return self._pause()
         if self.rng.random() < FROM_LOCKS:
@@ -90,6 +99,8 @@ class StepGenerator:
         if self.rng.random() < 0.1:
             return "v2", *random_request(self.rng)
         method, request = self._requests.operation()
+        if method == "Txn" and any(op.request_range.revision for op in [*request.success, *request.failure]):
+            self._since_refusal = 0
         return "call", method, to_text(request)
 
     def _pause(self) -> Step:
