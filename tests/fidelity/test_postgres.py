@@ -16,7 +16,7 @@ from harness.sim.servers.postgres.locks import LockManager
 from tests.fidelity.real import assert_agreement, same, started
 
 SEEDS = range(2)
-MANY_SEEDS = range(1000, 1100)
+MANY_SEEDS = range(1000, 1040)
 LOCK = "SELECT pg_advisory_lock(1)"
 SHARE = "SELECT pg_advisory_lock_shared(1)"
 GRANTED = "(pg_advisory_lock:2278); ['']; SELECT 1; I"

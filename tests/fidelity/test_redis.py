@@ -25,7 +25,7 @@ from tests.sim.redis_client import DirectConn
 from tests.sim.redis_stub import StubWorld
 
 SEEDS = range(6)
-MANY_SEEDS = range(1000, 1100)
+MANY_SEEDS = range(1000, 1040)
 SLOW = pytest.mark.slow
 
 

@@ -83,7 +83,7 @@ def test_the_sizes_reach_from_no_room_for_a_history_to_room_for_all(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", SLOW)
-@pytest.mark.parametrize("size", sizes())
+@pytest.mark.parametrize("size", sizes()[::3])
 def test_longer_commands_on_a_full_disk_end_with_one_line_and_no_half_file(
     command: str, size: int, tmp_path: Path, capsys: Capture
 ) -> None:

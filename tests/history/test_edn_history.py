@@ -409,7 +409,7 @@ def test_written_histories_are_read_back(folder: Path, seed: int, keys: int, blo
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_many_written_histories_are_read_back(folder: Path, seed: int, keys: int, block: int) -> None:
     round_trip(folder, seed, keys, block)
 
