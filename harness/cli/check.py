@@ -25,7 +25,13 @@ UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def check_command(
-    history: Annotated[Path, typer.Argument(help="A .jsonl or .edn file, also with .gz, or a run's folder.")],
+    history: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A .jsonl or .edn file, also with .gz, or a run's folder; or recordings of harness.record, one for "
+            "each process, or their folder."
+        ),
+    ],
     model: Annotated[str, typer.Option(help="A name from 'harness list models', or package.module:Class.")],
     model_option: Annotated[
         list[str] | None,
@@ -35,6 +41,12 @@ def check_command(
     keyed: Annotated[
         str, typer.Option(help="Whether values of an .edn are [key value] pairs: auto, yes or no.")
     ] = "auto",
+    clock_error: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="Error of the wall clocks in recordings of several machines that state none."
+        ),
+    ] = None,
     budget: Annotated[
         str, typer.Option(metavar="DURATION", help="Longest search; after it the verdict is unknown.")
     ] = "60s",
@@ -66,7 +78,7 @@ def check_command(
         require_place(html)
     options = named_options("model-option", model_option)
     limits = Budget(duration("budget", budget), _bytes(memory))
-    with progress_on_stderr(str(history), quiet=json or quiet) as progress:
+    with progress_on_stderr(", ".join(map(str, history)), quiet=json or quiet) as progress:
         report = check(
             history,
             model,
@@ -75,6 +87,7 @@ def check_command(
             workers=workers,
             keyed=cast("Keyed", keyed),
             key=key,
+            clock_error=None if clock_error is None else duration("clock-error", clock_error),
             progress=progress,
         )
     if html is not None:

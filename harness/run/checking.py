@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +16,11 @@ from harness.checkers.linearizability.problem import Budget
 from harness.checkers.model_catalogue import MODELS
 from harness.checkers.models import Model
 from harness.errors import UsageError, unknown_name
-from harness.history import History, HistoryError
+from harness.history import SECOND, History, HistoryError
 from harness.history.calls import Calls, Keyed
 from harness.history.files import calls_of, read_calls
 
+from .recorded import Recordings, check_recordings, read_recordings
 from .store import HISTORY
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES_FOR_CAUSES = 2_000_000
 """Entries of the longest history for which the causes of violations are named; that needs all of it in memory."""
+RECORDING_SUFFIX = ".jsonl"
+"""The names of recordings in a folder end so."""
 Progress = Callable[[float, str], None]
 """Callback with the fraction done (0 to 1) and what is being done."""
 
@@ -65,7 +68,7 @@ class Report:
 
 
 def check(
-    history: History | Path | str,
+    history: History | Path | str | Sequence[Path],
     model: Model | str,
     *,
     options: Mapping[str, Any] | None = None,
@@ -73,34 +76,47 @@ def check(
     workers: int = 0,
     keyed: Keyed = "auto",
     key: str | None = None,
+    clock_error: float | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Check whether ``history`` is linearizable.
 
     ``history`` is a :class:`History`, a file (``.jsonl``, or ``.edn`` of Jepsen or Knossos, each also with ``.gz``) or
-    the folder of a run. ``model`` is a name of ``harness list models``, ``package.module:Class``, or a model;
-    ``options`` are the arguments of its constructor. ``key`` restricts the check to one key. ``keyed`` says whether
-    values in an ``.edn`` are ``[key value]`` pairs (jepsen.independent): auto, yes or no. Raises UsageError for a
-    file, model or option that cannot be used.
+    the folder of a run; or several recordings of ``harness.record``, or a folder of them, which are checked as one
+    history. ``model`` is a name of ``harness list models``, ``package.module:Class``, or a model; ``options`` are the
+    arguments of its constructor. ``key`` restricts the check to one key. ``keyed`` says whether values in an ``.edn``
+    are ``[key value]`` pairs (jepsen.independent): auto, yes or no. ``clock_error`` is the error in seconds of the wall
+    clocks of recordings that state none. Raises UsageError for a file, model or option that cannot be used.
     """
     name = model if isinstance(model, str) else type(model).__name__
     found = find_model(model, options or {}) if isinstance(model, str) else model
+    file = "" if isinstance(history, History) else ", ".join(map(str, _files(history)))
+
+    def checked_calls(calls: Calls) -> Checked:
+        calls = calls if key is None else _calls_of_key(calls, key)
+        try:
+            return linearizable(calls, found, name=name, budget=budget, workers=workers)
+        except ModelError as error:
+            raise UsageError(f"{file}: {error}" if file else str(error)) from error
+
     begin = time.perf_counter()
-    file, calls = _read(history, found, keyed, progress)
+    recordings = None if isinstance(history, History) else _recordings(_files(history), found, clock_error)
+    if recordings is not None:
+        middle = time.perf_counter()
+        checked = check_recordings(recordings, found, checked_calls)
+        return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
+    given = history if isinstance(history, History) else _files(history)[0]
+    calls = _read(given, found, keyed, progress)
     if isinstance(model, str):
         found = _starting(found, calls, options or {})
-    calls = calls if key is None else _calls_of_key(calls, key)
     middle = time.perf_counter()
     if progress:
         progress(1.0, "checking")
-    try:
-        checked = linearizable(calls, found, name=name, budget=budget, workers=workers)
-    except ModelError as error:
-        raise UsageError(f"{file}: {error}" if file else str(error)) from error
+    checked = checked_calls(calls)
     verdict = _doubted(checked.verdict) if not calls.complete and checked.verdict.valid else checked.verdict
     ours = not file or ".jsonl" in Path(file).suffixes
     if verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
-        verdict = _with_causes(verdict, history)
+        verdict = _with_causes(verdict, given)
     pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
     checked = replace(checked, verdict=verdict, pictures=pictures)
     return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
@@ -118,12 +134,12 @@ def _doubted(verdict: Verdict) -> Verdict:
     return replace(verdict, valid=None, explanation=doubt)
 
 
-def _with_causes(verdict: Verdict, given: History | Path | str) -> Verdict:
+def _with_causes(verdict: Verdict, given: History | Path) -> Verdict:
     """Return the verdict with the cause of each violation. Our own histories record the leases and clocks needed."""
     from harness.checkers.linearizability.blame import blamed  # imported here: only violations need it
 
     try:
-        history = (given if isinstance(given, History) else History.salvage(_file(given))[0]).in_order()
+        history = (given if isinstance(given, History) else History.salvage(given)[0]).in_order()
     except HistoryError:
         return verdict  # not one of our histories
     evidence = tuple(blamed(violation, history) for violation in verdict.evidence)
@@ -131,26 +147,40 @@ def _with_causes(verdict: Verdict, given: History | Path | str) -> Verdict:
     return replace(verdict, evidence=evidence, explanation=explanation)
 
 
-def _file(given: Path | str) -> Path:
-    """Return the file of a history that may be given as the folder of one of our runs or of a Jepsen test."""
-    path = Path(given)
-    if not path.is_dir():
-        return path
-    jepsen = path / "history.edn"
-    return jepsen if jepsen.exists() and not (path / HISTORY).exists() else path / HISTORY
+def _files(given: Path | str | Sequence[Path]) -> list[Path]:
+    """Return the files of a history that may be given as the folder of one of our runs, of a Jepsen test, or of
+    recordings."""
+    paths = [Path(given)] if isinstance(given, str | Path) else [Path(path) for path in given]
+    return [file for path in paths for file in (_in_folder(path) if path.is_dir() else [path])]
 
 
-def _read(history: History | Path | str, model: Model, keyed: Keyed, progress: Progress | None) -> tuple[str, Calls]:
+def _in_folder(folder: Path) -> list[Path]:
+    jepsen = folder / "history.edn"
+    if (folder / HISTORY).exists():
+        return [folder / HISTORY]
+    if jepsen.exists():
+        return [jepsen]
+    return sorted(folder.glob(f"*{RECORDING_SUFFIX}")) or [folder / HISTORY]
+
+
+def _recordings(paths: Sequence[Path], model: Model, clock_error: float | None) -> Recordings | None:
+    try:
+        error_ns = None if clock_error is None else int(clock_error * SECOND)
+        return read_recordings(paths, model, error_ns) if all(path.suffix != ".edn" for path in paths) else None
+    except HistoryError as error:
+        raise UsageError(str(error)) from error
+
+
+def _read(history: History | Path, model: Model, keyed: Keyed, progress: Progress | None) -> Calls:
     if isinstance(history, History):
-        return "", calls_of(history, model.wants)
-    path = _file(history)
+        return calls_of(history, model.wants)
 
     def read(done: int, total: int) -> None:
         if progress:
             progress(done / max(1, total), f"reading: {done / max(1, total):.0%}")
 
     try:
-        return str(path), read_calls(path, model.wants, keyed=keyed, clients=model.clients, progress=read)
+        return read_calls(history, model.wants, keyed=keyed, clients=model.clients, progress=read)
     except HistoryError as error:
         raise UsageError(str(error)) from error
 
