@@ -30,17 +30,10 @@ _VALUES: Final = ("argument", "result")
 _OF_ANSWERS: Final = {"result": NONE, "fence": NO_FENCE, "lease": NEVER, "good": NONE}
 
 
-def gaps(recording: Recording, calls: Calls) -> list[tuple[int, int]]:
-    """Return the times (ns) in which calls may have begun that are missing: the losses, and everything after the last
-    entry of a recording that was not closed."""
-    if recording.closed:
-        return recording.losses
-    last = max(recording.complete_ns, *(int(column.max(initial=0, where=column != NEVER)) for column in _times(calls)))
-    return [*recording.losses, (last, NEVER)]
-
-
-def _times(calls: Calls) -> tuple[Ints, Ints]:
-    return calls.began, calls.ended
+def gaps(recording: Recording) -> list[tuple[int, int]]:
+    """Return the times (ns) in which calls may have begun that are missing. The last one begins where the recording was
+    closed, or up to where it is complete."""
+    return [*recording.losses, (recording.complete_ns, NEVER)]
 
 
 def widened(calls: Calls, offset: ClockOffset) -> Calls:

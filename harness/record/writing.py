@@ -26,12 +26,15 @@ from .clocks import monotonic_clock_name, wall_clock_error_ns
 
 INTERVAL_S: Final = 0.05
 """Seconds between two writes."""
-CLOCK_S: Final = 0.25
-"""Seconds between two readings of the clocks. A reader knows from each that the file is complete up to there."""
+IDLE_S: Final = 0.25
+"""Seconds between two readings of the clocks if no call is made. A reader knows from each that the file is complete up
+to there."""
 CLOSING_S: Final = 5.0
 """The longest that the end of the application waits for the last entries, seconds."""
 BATCH: Final = 1000
 """Entries that are encoded and written at once."""
+BUSY: Final = 10 * BATCH
+"""Number of waiting entries that are written without a pause."""
 CAPACITY: Final = 100_000
 """Default of the most calls that wait to be written."""
 UNIX: Final = "unix:"
@@ -101,11 +104,11 @@ class Writer:
         self._entries.append((time.monotonic_ns(), time.time_ns(), process, kind, f, key, value, error, client))
 
     def close(self) -> None:
-        """Write the entries that wait, and end the recording. Later calls are lost."""
+        """Write the entries that wait, and end the recording. Later calls are not recorded."""
+        self.error = self.error or "the recorder is closed"
         if self._thread is not None:
             self._closed.set()
             self._thread.join(timeout=CLOSING_S)
-        self.error = self.error or "the recorder is closed"
 
     def _lose(self) -> None:
         with self._lock:
@@ -143,20 +146,22 @@ class Writer:
         told, due_ns = 0, 0
         closing = False
         while not closing:
-            closing = self._closed.wait(INTERVAL_S)
+            closing = self._closed.wait(INTERVAL_S if len(self._entries) < BUSY else 0)
             # Entries that were appended before this moment are written before the line that says so.
             now_ns = time.monotonic_ns()
-            while self._entries:
-                batch = [texts.line(self._entries.popleft()) for _ in range(min(len(self._entries), BATCH))]
-                write("".join(batch).encode())
+            if self._entries or now_ns >= due_ns or closing:
+                due_ns = now_ns + int(IDLE_S * 1e9)
+            else:
+                continue
+            left = len(self._entries)
+            for count in (*[BATCH] * (left // BATCH), left % BATCH):
+                write("".join([texts.line(self._entries.popleft()) for _ in range(count)]).encode())
             if self.lost > told:
                 with self._lock:
                     calls, since_ns, told = self.lost - told, self._lost_since_ns, self.lost
                     self._lost_since_ns = 0
                 write(_own_line("lost", {"calls": calls, "from_ns": since_ns}, time.monotonic_ns()))
-            if now_ns >= due_ns:
-                write(_own_line("clock", {"error_ns": wall_clock_error_ns()}, now_ns))
-                due_ns = now_ns + int(CLOCK_S * 1e9)
+            write(_own_line("clock", {"error_ns": wall_clock_error_ns()}, now_ns))
         write(_own_line("stop", {"reason": "done"}, now_ns))
 
 

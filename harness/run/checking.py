@@ -90,7 +90,7 @@ def check(
     """
     name = model if isinstance(model, str) else type(model).__name__
     found = find_model(model, options or {}) if isinstance(model, str) else model
-    file = "" if isinstance(history, History) else ", ".join(map(str, _files(history)))
+    file = "" if isinstance(history, History) else ", ".join(map(str, history_files(history)))
 
     def checked_calls(calls: Calls) -> Checked:
         calls = calls if key is None else _calls_of_key(calls, key)
@@ -100,12 +100,12 @@ def check(
             raise UsageError(f"{file}: {error}" if file else str(error)) from error
 
     begin = time.perf_counter()
-    recordings = None if isinstance(history, History) else _recordings(_files(history), found, clock_error)
+    recordings = None if isinstance(history, History) else _recordings(history_files(history), found, clock_error)
     if recordings is not None:
         middle = time.perf_counter()
         checked = check_recordings(recordings, found, checked_calls)
         return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
-    given = history if isinstance(history, History) else _files(history)[0]
+    given = history if isinstance(history, History) else history_files(history)[0]
     calls = _read(given, found, keyed, progress)
     if isinstance(model, str):
         found = _starting(found, calls, options or {})
@@ -147,7 +147,7 @@ def _with_causes(verdict: Verdict, given: History | Path) -> Verdict:
     return replace(verdict, evidence=evidence, explanation=explanation)
 
 
-def _files(given: Path | str | Sequence[Path]) -> list[Path]:
+def history_files(given: Path | str | Sequence[Path]) -> list[Path]:
     """Return the files of a history that may be given as the folder of one of our runs, of a Jepsen test, or of
     recordings."""
     paths = [Path(given)] if isinstance(given, str | Path) else [Path(path) for path in given]

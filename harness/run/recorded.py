@@ -42,9 +42,10 @@ class Recordings:
         for one, calls in zip(self.recordings, self.calls, strict=True):
             if one.clock not in offsets:
                 continue
-            missing, offset = gaps(one, calls), offsets[one.clock]
+            missing, offset = gaps(one), offsets[one.clock]
+            unnoticed = missing[:-1] if one.closed else missing
             parts.append(widened(excused(calls, missing) if type(model) in EXCUSABLE else calls, offset))
-            ends += [since + offset.offset_ns - offset.error_ns for since, _ in missing]
+            ends += [since + offset.offset_ns - offset.error_ns for since, _ in unnoticed]
         whole = merged(parts)
         return cut(whole, min(ends)) if ends and type(model) not in EXCUSABLE else whole
 
