@@ -209,7 +209,8 @@ def follow(
 def _followed(follower: Follower, paths: Sequence[Path], tell: Callable[[Follower], None]) -> Violation | None:
     while True:
         for path in history_files(paths):
-            follower.source(path)
+            if path.is_file():  # otherwise it may appear later
+                follower.source(path)
         while (grown := _next_lines(follower.sources.values())) is not None:
             if (found := follower.take(*grown)) is not None:
                 return found
