@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-from .writing import Writer
+from .writing import Writer, json_text
 
 LOST: Final = -1
 """In place of a process: the call was not recorded."""
-CONTEXT: Final = {"context": True}
+CONTEXT: Final = '{"context":true}'
 """Value of an acquire at the beginning of a ``with``, as in ``docs/histories.md``."""
+EXTENDED: Final = '{"extended":true}'
+NOT_EXTENDED: Final = '{"extended":false}'
 LONGEST_ERROR: Final = 200
 """The most characters of an error that are recorded."""
 FromAnswer = Callable[[Any, Any], Any]
@@ -28,23 +30,34 @@ class AnswerRules:
     fence: FromAnswer | None
     refused: tuple[type[BaseException], ...]
 
-    def grant(self, lock: Any, answer: Any) -> dict[str, Any]:
+    def fixed(self) -> bool:
+        """Return whether all grants have the same value."""
+        return self.fence is None and not callable(self.valid_for)
+
+    def grant(self, lock: Any, answer: Any, *, context: bool) -> dict[str, Any]:
         """Return the value of a grant in the history."""
         seconds = self.valid_for(lock, answer) if callable(self.valid_for) else self.valid_for
-        return {"valid_for": seconds, "fence": None if self.fence is None else self.fence(lock, answer)}
+        value = {"valid_for": seconds, "fence": None if self.fence is None else self.fence(lock, answer)}
+        return {**value, "context": True} if context else value
 
 
 class Client:
     """The holder that a lock object stands for. No method raises an exception."""
 
-    __slots__ = ("_idle", "_key", "_number", "_rules", "_writer")
+    __slots__ = ("_fixed", "_idle", "_key", "_number", "_rules", "_writer")
 
     def __init__(self, writer: Writer, key: str, rules: AnswerRules) -> None:
         self._writer, self._key, self._rules, self._number = writer, key, rules, writer.new_client()
         self._idle: list[int] = []
         """Numbers of processes that are in no call."""
+        self._fixed: tuple[str, str] | None = None
+        """The value of each grant as JSON, without and with a context."""
+        if rules.fixed():
+            self._fixed = (
+                json_text(rules.grant(None, None, context=False)), json_text(rules.grant(None, None, context=True))
+            )  # fmt: skip
 
-    def begin(self, f: str, value: Any = None) -> int:
+    def begin(self, f: str, value: str | None = None) -> int:
         """Record that a call begins; return its process, or LOST."""
         try:
             process = self._idle.pop()
@@ -73,11 +86,11 @@ class Client:
             if not context and not self._rules.granted(answer):
                 self.end(process, "fail", "acquire")
                 return
-            value = self._rules.grant(lock, answer)
+            value: Any = self._fixed[context] if self._fixed else self._rules.grant(lock, answer, context=context)
         except Exception as error:  # noqa: BLE001 - the user's function; the application must not get its exception
             self.end(process, "info", "acquire", None, f"the options of wrap: {_error_text(error)}")
             return
-        self.end(process, "ok", "acquire", {**value, **CONTEXT} if context else value)
+        self.end(process, "ok", "acquire", value)
 
 
 def _error_text(error: BaseException) -> str:
@@ -127,7 +140,7 @@ class RecordedLock(_Recorded):
         except BaseException as error:
             self._client.raised(process, "extend", error)
             raise
-        self._client.end(process, "ok", "extend", {"extended": bool(answer)})
+        self._client.end(process, "ok", "extend", EXTENDED if answer else NOT_EXTENDED)
         return answer
 
     def __enter__(self) -> Any:
@@ -183,7 +196,7 @@ class AsyncRecordedLock(_Recorded):
         except BaseException as error:
             self._client.raised(process, "extend", error)
             raise
-        self._client.end(process, "ok", "extend", {"extended": bool(answer)})
+        self._client.end(process, "ok", "extend", EXTENDED if answer else NOT_EXTENDED)
         return answer
 
     async def __aenter__(self) -> Any:

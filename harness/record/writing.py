@@ -20,6 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic_ns
 from typing import Any, Final
 
 from .clocks import monotonic_clock_name, wall_clock_error_ns
@@ -40,8 +41,9 @@ CAPACITY: Final = 100_000
 UNIX: Final = "unix:"
 TCP: Final = "tcp:"
 
-Entry = tuple[int, int, int, str, str, str, Any, str | None, int]
-"""Monotonic time and wall clock (ns), process, type, function, key, value, error, and the number of the client."""
+Entry = tuple[int, int, str, str, str, Any, str | None, int]
+"""Monotonic time (ns), process, type, function, key, value, error, and the number of the client. A value that is a str
+is JSON already."""
 
 
 class Writer:
@@ -70,6 +72,8 @@ class Writer:
         self.lost = 0
         """The number of calls that were not recorded."""
         self._lost_since_ns = 0
+        self._room = 0
+        """The most entries that may wait; 0 before the thread runs and after it has ended."""
         self._entries: deque[Entry] = deque()
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -89,42 +93,50 @@ class Writer:
 
     def invoke(self, process: int, f: str, key: str, value: Any, client: int) -> bool:
         """Record that a call begins. Return False if the call is lost; its end must then not be recorded."""
-        if len(self._entries) >= 2 * self._capacity or self.error:
+        if len(self._entries) >= self._room and not self._has_room():
             self._lose()
             return False
-        if self._thread is None:
-            self._start()
-        self._entries.append((time.monotonic_ns(), time.time_ns(), process, "invoke", f, key, value, None, client))
+        self._entries.append((monotonic_ns(), process, "invoke", f, key, value, None, client))
         return True
 
     def complete(
         self, process: int, kind: str, f: str, key: str, value: Any, client: int, error: str | None = None
     ) -> None:
         """Record how a call ended: ``kind`` is ok, fail or info."""
-        self._entries.append((time.monotonic_ns(), time.time_ns(), process, kind, f, key, value, error, client))
+        self._entries.append((monotonic_ns(), process, kind, f, key, value, error, client))
 
     def close(self) -> None:
         """Write the entries that wait, and end the recording. Later calls are not recorded."""
-        self.error = self.error or "the recorder is closed"
+        with self._lock:
+            self._room = 0
         if self._thread is not None:
             self._closed.set()
             self._thread.join(timeout=CLOSING_S)
+        self._stop("the recorder is closed")
 
     def _lose(self) -> None:
         with self._lock:
             if not self._lost_since_ns:
-                self._lost_since_ns = time.monotonic_ns()
+                self._lost_since_ns = monotonic_ns()
             self.lost += 1
 
-    def _start(self) -> None:
+    def _has_room(self) -> bool:
+        """Start the thread if it never ran; return whether another call may wait."""
         with self._lock:
-            if self._thread is None:
+            if self._thread is None and not self.error:
                 thread = threading.Thread(target=self._write, name="lock recorder", daemon=True)
                 try:
                     thread.start()
+                    self._thread, self._room = thread, 2 * self._capacity
                 except RuntimeError as error:  # the interpreter ends, or there are too many threads
                     self.error = str(error)
-                self._thread = thread
+            return len(self._entries) < self._room
+
+    def _stop(self, why: str) -> None:
+        """Let later calls be lost, for the first reason given."""
+        with self._lock:
+            self.error = self.error or why
+            self._room = 0
 
     def _write(self) -> None:
         recording = secrets.token_hex(8)
@@ -135,12 +147,14 @@ class Writer:
             finally:
                 end()
         except OSError as error:
-            self.error = f"{self._target}: {error.strerror or error}"
+            self._stop(f"{self._target}: {error.strerror or error}")
+        except Exception as error:  # noqa: BLE001 - the application must not see it, not even on stderr
+            self._stop(f"the recorder failed: {type(error).__name__}: {error}")
         self._entries.clear()
 
     def _write_to(self, write: Callable[[bytes], None], recording: str) -> None:
         about = {"recording": recording, "host": self._host, "pid": os.getpid(), "boot": monotonic_clock_name()}
-        write(_own_line("start", {**about, "error_ns": wall_clock_error_ns()}, time.monotonic_ns()))
+        write(_own_line("start", {**about, "error_ns": wall_clock_error_ns()}, monotonic_ns()))
         # A file system or container that is started again may have the same host name and process id.
         texts = _Texts(f"{self._host}/{os.getpid()}-{recording[:4]}")
         told, due_ns = 0, 0
@@ -148,19 +162,19 @@ class Writer:
         while not closing:
             closing = self._closed.wait(INTERVAL_S if len(self._entries) < BUSY else 0)
             # Entries that were appended before this moment are written before the line that says so.
-            now_ns = time.monotonic_ns()
+            now_ns = monotonic_ns()
             if self._entries or now_ns >= due_ns or closing:
                 due_ns = now_ns + int(IDLE_S * 1e9)
             else:
                 continue
-            left = len(self._entries)
+            left, texts.wall_offset_ns = len(self._entries), time.time_ns() - monotonic_ns()
             for count in (*[BATCH] * (left // BATCH), left % BATCH):
                 write("".join([texts.line(self._entries.popleft()) for _ in range(count)]).encode())
             if self.lost > told:
                 with self._lock:
                     calls, since_ns, told = self.lost - told, self._lost_since_ns, self.lost
                     self._lost_since_ns = 0
-                write(_own_line("lost", {"calls": calls, "from_ns": since_ns}, time.monotonic_ns()))
+                write(_own_line("lost", {"calls": calls, "from_ns": since_ns}, monotonic_ns()))
             write(_own_line("clock", {"error_ns": wall_clock_error_ns()}, now_ns))
         write(_own_line("stop", {"reason": "done"}, now_ns))
 
@@ -218,19 +232,25 @@ def _own_line(f: str, value: Any, time_ns: int) -> bytes:
 
 
 class _Texts:
-    """Encodes entries. It remembers the texts of keys and clients, since few of them occur."""
+    """Encodes entries. It remembers the texts of keys and clients, since few of them occur.
+
+    The wall time of an entry is its monotonic time plus ``wall_offset_ns``: reading one clock a call is cheaper.
+    """
 
     def __init__(self, process_name: str) -> None:
+        self.wall_offset_ns = 0
         self._process_name = process_name
         self._keys: dict[str, str] = {}
         self._clients: dict[int, str] = {}
 
     def line(self, entry: Entry) -> str:
-        time_ns, wall_ns, process, kind, f, key, value, error, client = entry
-        more = "" if value is None else f',"value":{_json(value)}'
-        more += "" if error is None else f',"error":{_json(error)}'
+        time_ns, process, kind, f, key, value, error, client = entry
+        more = "" if value is None else f',"value":{value if type(value) is str else json_text(value)}'
+        if error is not None:
+            more += f',"error":{json_text(error)}'
         key_text = self._keys.get(key) or self._remember(self._keys, key, key)
         node = self._clients.get(client) or self._remember(self._clients, client, f"{self._process_name}/{client}")
+        wall_ns = time_ns + self.wall_offset_ns
         return (
             f'{{"time":{time_ns},"wall":{wall_ns},"process":{process},"type":"{kind}","f":"{f}","key":{key_text},'
             f'"node":{node}{more}}}\n'
@@ -240,7 +260,7 @@ class _Texts:
     def _remember(texts: dict[Any, str], name: Any, text: str) -> str:
         if len(texts) >= BATCH:  # an application may have a lock object for each request
             texts.clear()
-        return texts.setdefault(name, _json(text))
+        return texts.setdefault(name, json_text(text))
 
 
-_json = json.JSONEncoder(separators=(",", ":"), default=str).encode
+json_text = json.JSONEncoder(separators=(",", ":"), default=str).encode
