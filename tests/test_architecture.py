@@ -65,6 +65,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.fidelity": (
         *BASIC, "harness.documents", "harness.sim", "harness.clusters", "harness.faults", "harness.worker.lifetime",
     ),
+    "harness.record": (),
     "harness.run": BELOW_RUN,
     "harness.search": (*BELOW_RUN, "harness.run"),
     "harness.studies": (*BELOW_STUDIES, "harness.fidelity"),

@@ -28,8 +28,8 @@ wrong only if the clients concerned have no spare unknown call that could explai
 - A release without a hold needs an acquire. It is proved wrong if its client has no unknown acquire (and, with a limit
   above 1, no unknown release that may not have happened).
 
-The search decides what is not proved. It also decides a key on which two known calls of one client overlap, or on which
-a known call is possible only because of an unknown one.
+The search decides what is not proved. It also decides a key on which a client makes a call before an earlier known call
+of it returned, or on which a known call is possible only because of an unknown one.
 
 *Leases* (:class:`harness.checkers.models.LeaseMutex`). The promise of a grant ends one lease after the end of the
 acquire, or of the last successful extend, whose call may have a lease of its own. The hold is definite until the
@@ -207,11 +207,11 @@ def _walk(
         does, mine, k = action[row], who[slot[row]], key[row]
         if does == IGNORED:
             continue
+        if invoked[row] < mine[RETURNED]:
+            keys[k, OPEN] = CROSSED
         if known[row] == 0:
             _unknown(row, does, limit, invoked, mine, holds)
             continue
-        if invoked[row] < mine[RETURNED]:
-            keys[k, OPEN] = CROSSED
         mine[RETURNED] = returned[row]
         if does <= SHARED:
             token = fence[row] if fenced else NO_FENCE

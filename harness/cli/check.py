@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 
 import msgspec
 import typer
@@ -21,11 +22,19 @@ from .verdicts import print_verdict, print_word
 if TYPE_CHECKING:
     from harness.run.checking import Report
 
+TELL_S = 5.0
+"""Seconds between two running verdicts."""
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def check_command(
-    history: Annotated[Path, typer.Argument(help="A .jsonl or .edn file, also with .gz, or a run's folder.")],
+    history: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A .jsonl or .edn file, also with .gz, or a run's folder; or recordings of harness.record, one for "
+            "each process, or their folder."
+        ),
+    ],
     model: Annotated[str, typer.Option(help="A name from 'harness list models', or package.module:Class.")],
     model_option: Annotated[
         list[str] | None,
@@ -42,6 +51,18 @@ def check_command(
             "held, a cas since the value was another)."
         ),
     ] = "ignored",
+    clock_error: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="Error of the wall clocks in recordings of several machines that state none."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", help="Read on while the history is recorded, and stop at the first violation that is found."
+        ),
+    ] = False,
     budget: Annotated[
         str, typer.Option(metavar="DURATION", help="Longest search; after it the verdict is unknown.")
     ] = "60s",
@@ -75,22 +96,40 @@ def check_command(
         require_place(html)
     options = named_options("model-option", model_option)
     limits = Budget(duration("budget", budget), _bytes(memory))
-    with progress_on_stderr(str(history), quiet=json or quiet) as progress:
-        report = check(
-            history,
-            model,
-            options=options,
-            budget=limits,
-            workers=workers,
-            keyed=cast("Keyed", keyed),
-            key=key,
-            failures=cast("Failures", failures),
-            progress=progress,
-        )
+    with progress_on_stderr(", ".join(map(str, history)), quiet=json or quiet or follow) as progress:
+        given: dict[str, Any] = {
+            "options": options,
+            "budget": limits,
+            "workers": workers,
+            "keyed": cast("Keyed", keyed),
+            "key": key,
+            "failures": cast("Failures", failures),
+            "clock_error": None if clock_error is None else duration("clock-error", clock_error),
+            "progress": progress,
+        }
+        report = _followed(history, model, given, quiet=json or quiet) if follow else check(history, model, **given)
     if html is not None:
         _draw(report, html)
     printed(lambda: _print_report(report, html, json=json, quiet=quiet))
     raise typer.Exit({True: VALID, False: VIOLATION, None: UNKNOWN}[report.verdict.valid])
+
+
+def _followed(history: list[Path], model: str, given: dict[str, Any], *, quiet: bool) -> Report:
+    from harness.run.following import Follower, follow
+
+    due = time.monotonic()
+
+    def tell(follower: Follower) -> None:
+        nonlocal due
+        if quiet or time.monotonic() < due:
+            return
+        due = time.monotonic() + TELL_S
+        lost = f", {follower.lost} lost" if follower.lost else ""
+        so_far = "no violation so far" if follower.online else f"the model {model} is judged at the end"
+        sources = counted(len(follower.sources), "file")
+        typer.echo(f"{so_far}: {counted(follower.calls, 'call')} in {sources}{lost}", err=True)
+
+    return follow(history, model, tell=tell, **given)
 
 
 def _bytes(text: str) -> int:
@@ -127,6 +166,8 @@ def _print_report(report: Report, html: Path | None, *, json: bool, quiet: bool)
 
 def _numbers(report: Report) -> str:
     stats = report.verdict.stats
+    if "keys" not in stats:
+        return f"{counted(stats['calls'], 'call')} up to the violation"
     parts = [counted(stats["calls"], "call"), counted(stats["keys"], "key")]
     if stats["unknown_outcomes"]:
         parts.append(f"{stats['unknown_outcomes']} of unknown outcome")

@@ -49,7 +49,7 @@ def read_calls(
     kind = path.suffixes[-2:-1] if path.suffix == ".gz" else path.suffixes[-1:]
     if kind not in ([".jsonl"], [".edn"]):
         raise HistoryError(f"{path}: the name of a history ends in one of {', '.join(SUFFIXES)}")
-    blocks = _blocks(path, block, progress)
+    blocks = line_blocks(path, block, progress)
     try:
         if kind == [".edn"]:
             from .edn_history import read_edn  # imported here because JSON lines do not need it
@@ -57,7 +57,7 @@ def read_calls(
             return read_edn(str(path), blocks, wants, keyed, clients=clients, refusals=refusals)
         found = _read_in_order(Reader(str(path), wants), blocks, path.stat().st_size // ENTRY, refusals)
         if found is None:
-            found = _sorted(Reader(str(path), wants), _blocks(path, block, progress), refusals)
+            found = _sorted(Reader(str(path), wants), line_blocks(path, block, progress), refusals)
         return found
     except (OSError, EOFError) as error:
         raise HistoryError(f"{path}: cannot read the history: {error}") from error
@@ -101,7 +101,7 @@ def calls_of(history: History, wants: Wants, refusals: Collection[str] = ()) -> 
     return _sorted(reader, (), refusals)
 
 
-def _blocks(path: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
+def line_blocks(path: Path, size: int = BLOCK, progress: Progress | None = None) -> Iterator[bytes]:
     """Yield the file in blocks of whole lines; the last line may be truncated."""
     refuse_device(path)
     with path.open("rb") as raw:

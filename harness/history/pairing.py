@@ -15,6 +15,8 @@ from .entries import FAIL, INFO, INVOKE, OK, Block, Entries
 
 FAILED: Final = 2
 """The mark of a failed call in ``known``, until failed calls are removed."""
+RECORDING: Final = "recording"
+"""The field of the ``start`` entry that recordings of applications have."""
 GRANTS: Final = ("fence", "lease", "good")
 
 
@@ -243,6 +245,8 @@ class _Clients:
         entering = entering[self.new[process[entering]]]
         begun = entering[np.unique(process[entering], return_index=True)[1]]
         self.new[process[begun]] = False
+        if RECORDING in (self.entries.settings or {}):  # a client of a recording may use several processes at a time
+            self.entries.named |= {int(process[row]): self._host(block, row) or "" for row in begun.tolist()}
         lost = np.flatnonzero((block.kind == INFO) & (block.f != fs.get("read", NONE)) & there)
         died = np.flatnonzero((block.f == fs.get("crash", NONE)) & ~there)
         found: list[Event] = [(position + row, "crash", NONE, self._host(block, row)) for row in died.tolist()]

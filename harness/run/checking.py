@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,10 +16,11 @@ from harness.checkers.linearizability.problem import Budget
 from harness.checkers.model_catalogue import MODELS
 from harness.checkers.models import Model, WithRefusals
 from harness.errors import UsageError, unknown_name
-from harness.history import History, HistoryError
+from harness.history import SECOND, History, HistoryError
 from harness.history.calls import Calls, Keyed
 from harness.history.files import calls_of, read_calls
 
+from .recorded import Recordings, check_recordings, read_recordings
 from .store import HISTORY
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES_FOR_CAUSES = 2_000_000
 """Entries of the longest history for which the causes of violations are named; that needs all of it in memory."""
+RECORDING_SUFFIX = ".jsonl"
+"""The names of recordings in a folder end so."""
 Failures = Literal["ignored", "evidence"]
 """What failed calls say: nothing, or what :attr:`Model.refusals` says of them."""
 Progress = Callable[[float, str], None]
@@ -67,7 +70,7 @@ class Report:
 
 
 def check(
-    history: History | Path | str,
+    history: History | Path | str | Sequence[Path],
     model: Model | str,
     *,
     options: Mapping[str, Any] | None = None,
@@ -76,40 +79,56 @@ def check(
     keyed: Keyed = "auto",
     key: str | None = None,
     failures: Failures = "ignored",
+    clock_error: float | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Check whether ``history`` is linearizable.
 
     ``history`` is a :class:`History`, a file (``.jsonl``, or ``.edn`` of Jepsen or Knossos, each also with ``.gz``) or
-    the folder of a run. ``model`` is a name of ``harness list models``, ``package.module:Class``, or a model;
-    ``options`` are the arguments of its constructor. ``key`` restricts the check to one key. ``keyed`` says whether
-    values in an ``.edn`` are ``[key value]`` pairs (jepsen.independent): auto, yes or no. With ``failures`` =
-    ``evidence`` a call that failed must have been refused for a reason, such as an acquire of a lock that is held.
-    Raises UsageError for a file, model or option that cannot be used.
+    the folder of a run; or several recordings of ``harness.record``, or a folder of them, which are checked as one
+    history. ``model`` is a name of ``harness list models``, ``package.module:Class``, or a model; ``options`` are the
+    arguments of its constructor. ``key`` restricts the check to one key. ``keyed`` says whether values in an ``.edn``
+    are ``[key value]`` pairs (jepsen.independent): auto, yes or no. With ``failures`` = ``evidence`` a call that failed
+    must have been refused for a reason, such as an acquire of a lock that is held. ``clock_error`` is the error in
+    seconds of the wall clocks of recordings that state none. Raises UsageError for a file, model or option that cannot
+    be used.
     """
     name = model if isinstance(model, str) else type(model).__name__
     found = find_model(model, options or {}) if isinstance(model, str) else model
+    file = "" if isinstance(history, History) else ", ".join(map(str, history_files(history)))
+
+    def checked_calls(calls: Calls) -> Checked:
+        calls = calls if key is None else _calls_of_key(calls, key)
+        try:
+            return linearizable(calls, found, name=name, budget=budget, workers=workers)
+        except ModelError as error:
+            raise UsageError(f"{file}: {error}" if file else str(error)) from error
+
     begin = time.perf_counter()
     refusals = found.refusals if failures == "evidence" else frozenset()
     if failures == "evidence" and not refusals:
         raise UsageError(f"--failures evidence: the model {name} does not say what a failed call means")
-    file, calls = _read(history, found, keyed, refusals, progress)
+    recordings = None if isinstance(history, History) else _recordings(history_files(history), found, clock_error)
+    if recordings is not None:
+        if refusals:
+            raise UsageError("--failures evidence: not for recordings, in which calls may be missing")
+        middle = time.perf_counter()
+        checked = check_recordings(recordings, found, checked_calls)
+        return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
+    given = history if isinstance(history, History) else history_files(history)[0]
+    calls = _read(given, found, keyed, refusals, progress)
     if isinstance(model, str):
         found = _starting(found, calls, options or {})
     if refusals:
         found = WithRefusals(found)
-    calls = calls if key is None else _calls_of_key(calls, key)
     middle = time.perf_counter()
     if progress:
         progress(1.0, "checking")
-    try:
-        checked = linearizable(calls, found, name=name, budget=budget, workers=workers)
-    except ModelError as error:
-        raise UsageError(f"{file}: {error}" if file else str(error)) from error
+    checked = checked_calls(calls)
     verdict = _doubted(checked.verdict) if not calls.complete and checked.verdict.valid else checked.verdict
     ours = not file or ".jsonl" in Path(file).suffixes
     if verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
-        verdict = _with_causes(verdict, history)
+        verdict = _with_causes(verdict, given)
     pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
     checked = replace(checked, verdict=verdict, pictures=pictures)
     return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
@@ -127,12 +146,12 @@ def _doubted(verdict: Verdict) -> Verdict:
     return replace(verdict, valid=None, explanation=doubt)
 
 
-def _with_causes(verdict: Verdict, given: History | Path | str) -> Verdict:
+def _with_causes(verdict: Verdict, given: History | Path) -> Verdict:
     """Return the verdict with the cause of each violation. Our own histories record the leases and clocks needed."""
     from harness.checkers.linearizability.blame import blamed  # imported here: only violations need it
 
     try:
-        history = (given if isinstance(given, History) else History.salvage(_file(given))[0]).in_order()
+        history = (given if isinstance(given, History) else History.salvage(given)[0]).in_order()
     except HistoryError:
         return verdict  # not one of our histories
     evidence = tuple(blamed(violation, history) for violation in verdict.evidence)
@@ -140,30 +159,42 @@ def _with_causes(verdict: Verdict, given: History | Path | str) -> Verdict:
     return replace(verdict, evidence=evidence, explanation=explanation)
 
 
-def _file(given: Path | str) -> Path:
-    """Return the file of a history that may be given as the folder of one of our runs or of a Jepsen test."""
-    path = Path(given)
-    if not path.is_dir():
-        return path
-    jepsen = path / "history.edn"
-    return jepsen if jepsen.exists() and not (path / HISTORY).exists() else path / HISTORY
+def history_files(given: Path | str | Sequence[Path]) -> list[Path]:
+    """Return the files of a history that may be given as the folder of one of our runs, of a Jepsen test, or of
+    recordings."""
+    paths = [Path(given)] if isinstance(given, str | Path) else [Path(path) for path in given]
+    return [file for path in paths for file in (_in_folder(path) if path.is_dir() else [path])]
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    jepsen = folder / "history.edn"
+    if (folder / HISTORY).exists():
+        return [folder / HISTORY]
+    if jepsen.exists():
+        return [jepsen]
+    return sorted(folder.glob(f"*{RECORDING_SUFFIX}")) or [folder / HISTORY]
+
+
+def _recordings(paths: Sequence[Path], model: Model, clock_error: float | None) -> Recordings | None:
+    try:
+        error_ns = None if clock_error is None else int(clock_error * SECOND)
+        return read_recordings(paths, model, error_ns) if all(path.suffix != ".edn" for path in paths) else None
+    except HistoryError as error:
+        raise UsageError(str(error)) from error
 
 
 def _read(
-    history: History | Path | str, model: Model, keyed: Keyed, refusals: Collection[str], progress: Progress | None
-) -> tuple[str, Calls]:
+    history: History | Path, model: Model, keyed: Keyed, refusals: Collection[str], progress: Progress | None
+) -> Calls:
     if isinstance(history, History):
-        return "", calls_of(history, model.wants, refusals)
-    path = _file(history)
+        return calls_of(history, model.wants, refusals)
 
     def read(done: int, total: int) -> None:
         if progress:
             progress(done / max(1, total), f"reading: {done / max(1, total):.0%}")
 
     try:
-        return str(path), read_calls(
-            path, model.wants, keyed=keyed, clients=model.clients, refusals=refusals, progress=read
-        )
+        return read_calls(history, model.wants, keyed=keyed, clients=model.clients, refusals=refusals, progress=read)
     except HistoryError as error:
         raise UsageError(str(error)) from error
 
