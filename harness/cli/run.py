@@ -89,6 +89,9 @@ def run_command(
     time_limit: TimeLimit = str(DEFAULTS.time_limit),  # type: ignore[assignment]
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     runs: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
+    stop_on_violation: Annotated[
+        bool, typer.Option("--stop-on-violation", help="End each run as soon as two clients hold a lock at once.")
+    ] = False,
     record_wire: Annotated[
         bool, typer.Option("--record-wire", help="On docker: also store what the servers receive and send.")
     ] = False,
@@ -111,6 +114,7 @@ def run_command(
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
             **{"lock_options": lock_options(lock_option), "lease": lease},
             **{"checkers": checker or [], "require": names_in(require), "accept": names_in(accept)},
+            **({"stop_on_violation": True} if stop_on_violation else {}),
             **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }
     )

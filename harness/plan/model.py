@@ -179,6 +179,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     require: tuple[str, ...] = ()
     """Properties that decide the verdict, by names of checkers; empty for all, except mutual exclusion and ownership
     where the resource checks the lock's tokens."""
+    stop_on_violation: bool = False
+    """End the run as soon as two clients hold a lock at the same time."""
     accept: tuple[str, ...] = ()
     """``known-limits``: a violation that the lock's documentation states does not decide the verdict."""
     expect: Expect | None = None

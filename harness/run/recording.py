@@ -25,6 +25,7 @@ from .progress import ProgressReporter
 from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_wire
 from .supervised import Destination, SupervisedRun
+from .violation_watch import ViolationWatch
 
 FORCED_EXIT_INTERRUPTS: Final = 3
 """Number of interrupts after which a run on containers ends without removing them."""
@@ -103,6 +104,9 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
         recorder.record_wire()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     runner = Runner(start.plan, start.lock, cluster, writer=writer, progress=start.progress)
+    if start.plan.stop_on_violation:
+        watch = ViolationWatch(runner.recorder)
+        runner.ends = lambda: watch.found
     runner.recorder.on_failure = cluster.interrupt
     with _history_named(folder):
         try:

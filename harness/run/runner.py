@@ -19,6 +19,8 @@ from .nemesis import Nemesis
 from .recorder import EntryWriter, Recorder
 from .stated_lease import stated_lease_s
 
+STOPPED: Final = "violation"
+"""The reason in the last entry of a run that ended at its first violation."""
 GRACE: Final = 5.0
 """Seconds after the time limit (and a ttl) in which clients may finish their last critical section."""
 
@@ -31,10 +33,15 @@ class RunProgress(Protocol):
     def running(self, elapsed: float, limit: float) -> None: ...
 
 
+class Stopped(Exception):
+    """The run ends at a violation."""
+
+
 class Runner:
     """Runs a completed plan against a cluster and records its history. ``lock`` are the facts of the plan's lock.
 
-    ``doubts`` is called with the whole history. What it returns is a reason why the run proves nothing, or "".
+    ``doubts`` is called with the whole history. What it returns is a reason why the run proves nothing, or "". ``ends``
+    says whether the run ends early, at a violation.
     """
 
     def __init__(
@@ -46,12 +53,14 @@ class Runner:
         writer: EntryWriter | None = None,
         progress: RunProgress | None = None,
         doubts: Callable[[History], dict[str, Any]] = lambda _: {},
+        ends: Callable[[], bool] = lambda: False,
     ) -> None:
         self._plan = plan
         self._lock = lock
         self._cluster = cluster
         self._progress = progress
         self._doubts = doubts
+        self.ends = ends
         self._workload = find_workload(plan.workload)
         self._stock = stock_of(plan)
         self.recorder = Recorder(writer, cluster.clock)
@@ -72,6 +81,8 @@ class Runner:
             stop = {"reason": "time limit"}
         except KeyboardInterrupt:
             stop = {"reason": "interrupted"}
+        except Stopped:
+            stop = {"reason": STOPPED}
         except LockFailed as error:
             stop["doubt"] = str(error)
         finally:
@@ -159,6 +170,8 @@ class Runner:
         while True:
             elapsed_ns = time.monotonic_ns() - self._began_ns
             self._report_progress(elapsed_ns / 1e9)
+            if self.ends():
+                raise Stopped
             if elapsed_ns >= until_ns:
                 return
             time.sleep(min(0.25, (until_ns - elapsed_ns) / 1e9))

@@ -17,8 +17,10 @@ from . import workers
 from .lock_facts import preloaded
 from .progress import ProgressReporter
 from .recorder import Recorder
+from .runner import STOPPED, Stopped
 from .simulated import SimulatedRequest
 from .tapping import Command
+from .violation_watch import ViolationWatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class SupervisedRun:
         self.recorder = Recorder(destination.writer, self._last_clock)
         if destination.progress is not None:
             self.recorder.listeners.append(destination.progress.on_entry)
+        self._watch = ViolationWatch(self.recorder) if plan.stop_on_violation else None
         self._decode_op = msgspec.json.Decoder(Op).decode
         self._decode_key = msgspec.json.Decoder(KeyState).decode
 
@@ -79,6 +82,8 @@ class SupervisedRun:
             stop["doubt"] = str(died)
             if died.stack:
                 stop["stack"] = list(died.stack)
+        except Stopped:
+            stop = {"reason": STOPPED}
         except KeyboardInterrupt:
             stop = {"reason": "interrupted"}
         finally:
@@ -92,6 +97,8 @@ class SupervisedRun:
             self.recorder.add(self._decode_op(body))
             if self.recorder.failure is not None:
                 raise self.recorder.failure
+            if self._watch is not None and self._watch.found:
+                raise Stopped
         elif kind is Frame.KEY and self._keys is not None:
             self._keys.write(self._decode_key(body))
         elif kind is Frame.COMMAND and self._commands is not None:
