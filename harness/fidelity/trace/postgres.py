@@ -24,7 +24,7 @@ from harness.sim.servers.postgres.storage import Table
 from harness.sim.servers.waits import WaitOutcome
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Reply, Request
+from .conversation import Conversation, Life, Reply, Request, answered
 from .postgres_limit import limit
 from .postgres_protocol import ENCRYPTION, STARTUP, PostgresParser, answer, identity, reply_size
 from .service import Service
@@ -92,7 +92,9 @@ class PostgresSpecification(SteppedSpecification[SteppedConnection]):
         self._server = _Server(parameters)
         self._last: dict[int, Request] = {}
         """The last request of each connection."""
-        self._replies = {id(request): reply for life in found for request, reply in _answered(life)}
+        self._replies = {
+            id(request): reply for life in found for talk in life.conversations for request, reply in answered(talk)
+        }
         self._several = False
         self._left = self._lacks = False
         self._tables = any(
@@ -250,12 +252,6 @@ class PostgresSpecification(SteppedSpecification[SteppedConnection]):
         pickled, last = state
         _, self._server, self._host, self._talks = pickle.loads(pickled)
         self._last = dict(last)
-
-
-def _answered(life: Life) -> Iterator[tuple[Request, Reply]]:
-    for talk in life.conversations:
-        replied = [request for request in talk.requests if request.replied_ns is not None]
-        yield from zip(replied, talk.replies, strict=False)
 
 
 SERVICE: Final = Service(

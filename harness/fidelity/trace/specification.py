@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
 from harness.sim.service import Service
@@ -102,6 +102,8 @@ C = TypeVar("C", bound=SteppedConnection)
 class SteppedSpecification(Specification, Generic[C]):
     """A specification whose server runs on a host of its own, with a connection for each conversation that it knows."""
 
+    HOST: ClassVar[type[SteppedHost]] = SteppedHost
+
     def __init__(self) -> None:
         self._host: SteppedHost | None = None
         self._talks: dict[int, C] = {}
@@ -110,7 +112,7 @@ class SteppedSpecification(Specification, Generic[C]):
         """Start the server, with its data if the life says so; ``wall_ns`` is its clock at the first start."""
         self._talks.clear()
         if self._host is None:
-            self._host = SteppedHost(service, wall_ns)
+            self._host = self.HOST(service, wall_ns)
         else:
             self._host.restart(with_data=life.how == "kept")
 
