@@ -95,6 +95,12 @@ class MysqlParser:
     def replies(self, time_ns: int, data: bytes) -> Sequence[Reply]:
         packets, self._out = protocol.split(self._out + data)
         self._packets += [payload for _, payload in packets]
+        try:
+            return self._replies(time_ns)
+        except (IndexError, ValueError, struct.error):
+            raise Unreadable("not a reply of MySQL") from None
+
+    def _replies(self, time_ns: int) -> Sequence[Reply]:
         if self._greeting is None and self._packets:
             first = self._packets.pop(0)
             self._greeting = greeting(first) if first[:1] == b"\x0a" else None
