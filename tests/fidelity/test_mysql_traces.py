@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from harness.fidelity.trace.check import check_recording
 from harness.sim.servers.mysql.errors import DEADLOCK, DUPLICATE, LOCK_WAIT_TIMEOUT
+from harness.sim.servers.mysql.named_locks import NamedLocks
 from harness.sim.servers.mysql.protocol import AUTOCOMMIT, COM_PING, COM_RESET_CONNECTION, IN_TRANSACTION
+from harness.sim.servers.mysql.server import MysqlServer
+from harness.sim.servers.mysql.session import SqlSession
+from harness.sim.servers.mysql.transactions import Transactions
 from tests.fidelity.mysql_traffic import FIRST_ID, Server, command, error, ok, query, rows
-from tests.fidelity.traffic import TRACES, recorded
+from tests.fidelity.traffic import TRACES, WALL_NS, recorded
 
 RECORDED = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob("mysql-*"))
 IN = AUTOCOMMIT | IN_TRANSACTION
@@ -274,3 +280,45 @@ def test_data_that_is_no_traffic_of_mysql_is_unknown() -> None:
 def test_statement_that_the_simulated_server_lacks_is_undecided() -> None:
     found = Server().ask(1, 10, 11, "ANALYZE NO_WRITE_TO_BINLOG", rows(1)).lock(1, 12, 13, 0).check()
     assert (found.state, "lacks a statement" in found.why) == ("unknown", True)
+
+
+# Mistakes in the simulated server are found in the traffic of a real one.
+
+
+def _unlock_fails(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(NamedLocks, "release", lambda self, holder, name: 0)
+
+
+def _sessions_keep_their_locks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SqlSession, "drop", lambda self: None)
+
+
+def _commits_are_undone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Transactions, "end", Transactions.rollback)
+
+
+def _rows_outlive_a_wiped_disk(patch: pytest.MonkeyPatch) -> None:
+    start = MysqlServer.start
+    patch.setattr(MysqlServer, "start", lambda self, host, wiped: start(self, host, wiped=False))
+
+
+def _time_stands_still(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SqlSession, "wall_ns", lambda self: WALL_NS)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "name", "expected"),
+    [
+        (_unlock_fails, "mysql-named-kill", "impossible"),
+        (_sessions_keep_their_locks, "mysql-named-client-crash", "impossible"),
+        (_commits_are_undone, "mysql-for-update-kill", "unknown"),
+        (_rows_outlive_a_wiped_disk, "mysql-unique-wiped", "unknown"),
+        (_time_stands_still, "mysql-ttl-clock-jump", "unknown"),
+    ],
+)
+def test_mistake_in_the_simulated_server_is_found(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None], name: str, expected: str
+) -> None:
+    mistake(monkeypatch)
+    found = check_recording(recorded(name), {}, most_seconds=5)
+    assert (found.state, found.difference is not None) == (expected, True)
