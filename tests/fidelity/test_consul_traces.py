@@ -35,11 +35,18 @@ def entry(session: str = "", *, modified: int, created: int = 20, lock_index: in
     return [{**fixed, **holder, "CreateIndex": created, "ModifyIndex": modified}]
 
 
+def session(name: str, index: int) -> list[dict[str, Any]]:
+    """Return the body of the reply to a renewal."""
+    fixed = {"Name": "", "Node": "n1", "LockDelay": 15_000_000_000, "Behavior": "release", "TTL": "10s"}
+    checks = {"NodeChecks": ["serfHealth"], "ServiceChecks": None}
+    return [{**fixed, **checks, "ID": name, "CreateIndex": index, "ModifyIndex": index}]
+
+
 class Server:
     """Builds the recording of a server with a session of each client. All times are ms; without ``replied`` there is no
     reply."""
 
-    def __init__(self, lock_delay: str = "0s") -> None:
+    def __init__(self, lock_delay: str = "15s") -> None:
         self.traffic = Traffic("consul")
         for client in (1, 2):
             body = json.dumps({"TTL": "10s", "LockDelay": lock_delay})
@@ -99,15 +106,25 @@ def test_concurrent_requests_have_one_winner_in_either_order() -> None:
 
 @pytest.mark.parametrize(("at_ms", "expected"), [(19_000, "impossible"), (20_100, "possible"), (60_000, "possible")])
 def test_session_ends_after_twice_its_ttl_at_the_earliest(at_ms: float, expected: str) -> None:
-    assert Server().acquire(1, 10, 11).acquire(2, at_ms, at_ms + 1).state == expected
+    assert Server("0s").acquire(1, 10, 11).acquire(2, at_ms, at_ms + 1).state == expected
 
 
 def test_renewal_begins_the_ttl_anew() -> None:
     server = Server().acquire(1, 10, 11)
-    session = {"ID": "s1", "Name": "", "Node": "n1", "LockDelay": 0, "Behavior": "release", "TTL": "10s"}
-    session |= {"NodeChecks": ["serfHealth"], "ServiceChecks": None, "CreateIndex": 15, "ModifyIndex": 15}
-    server.ask(1, 15_000, 15_001, "PUT", "/v1/session/renew/s1", [session])
+    server.ask(1, 15_000, 15_001, "PUT", "/v1/session/renew/s1", session("s1", 15))
     assert server.acquire(2, 20_100, 20_101).state == "impossible"
+
+
+@pytest.mark.parametrize(("first", "second"), [(15, 16), (16, 15)])
+def test_sessions_that_are_created_at_once_have_either_order(first: int, second: int) -> None:
+    server = Server()
+    for client, replied in ((3, 13), (4, 12)):
+        server.ask(client, 10, replied, "PUT", "/v1/session/create", {"ID": f"s{client}"}, body='{"TTL": "10s"}')
+    for client, index in ((3, first), (4, second)):
+        server.ask(
+            client, 20 + client, 20.5 + client, "PUT", f"/v1/session/renew/s{client}", session(f"s{client}", index)
+        )
+    assert server.state == "possible"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +192,7 @@ def test_keys_outlive_a_restart_with_the_data(how: str, granted: bool) -> None:
 
 def test_session_has_its_whole_ttl_after_a_restart() -> None:
     def tried(at_ms: float) -> str:
-        server = Server().acquire(1, 10, 11)
+        server = Server("0s").acquire(1, 10, 11)
         server.traffic.add("kill", 15_000, 15_001).add("start", 15_002, 15_003, how="kept")
         server.ask(3, 16_000, 16_001, "PUT", "/v1/session/create", {"ID": "s3"})
         return server.acquire(3, at_ms, at_ms + 1).state

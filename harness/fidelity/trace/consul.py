@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -42,6 +42,8 @@ class ConsulSpecification(Specification):
     def __init__(self, found: Sequence[Life]) -> None:
         talks = [talk for life in found for talk in life.conversations]
         self._replies = {id(request): reply for talk in talks for request, reply in answered(talk)}
+        self._created = dict(_sessions(reply for talk in talks for reply in talk.replies))
+        """Index at which each session was created, of those that a reply shows."""
         self._state = ConsulState("")
         self._sent: list[tuple[int, bytes]] = []
         self._leads = False
@@ -64,6 +66,9 @@ class ConsulSpecification(Specification):
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
         if reply is not None and NO_LEADER in str(unpacked(reply.data).body):
             return () if self._leads else (REFUSED,)
+        created = self._created.get(_new_session(reply))
+        if created is not None and not self._state.indexes.may_be(self._state.store.index + 1, created):
+            return ()
         key = _acquired(request)
         return [DELAYED if one else FREE for one in self._state.delay(key, moment)] if key else (FREE,)
 
@@ -74,8 +79,7 @@ class ConsulSpecification(Specification):
             return
         state = self._state
         self._leads |= not _is_about_process(request)
-        known = None if reply is None else unpacked(reply.data).body
-        state.created = known["ID"] if isinstance(known, dict) and "ID" in known else f"{talk.number}-{moment.first_ns}"
+        state.created = _new_session(reply) or f"{talk.number}-{moment.first_ns}"
         state.delayed_now = chosen == DELAYED
         asked = _translated(request, state)
         result = state.execute(asked, moment)
@@ -86,6 +90,8 @@ class ConsulSpecification(Specification):
             state.queries[talk.number] = result, int(fields["index"]), request.time_ns + wait_ns
         else:
             self._send(talk.number, *result)
+        if state.created in self._created:
+            state.indexes.fit(state.store.sessions[state.created].index, self._created[state.created])
 
     def _send(self, number: int, status: int, body: Any, index: int | None) -> None:
         self._sent.append((number, packed(Answer(status, index, "" if body is None else body))))
@@ -156,7 +162,8 @@ class ConsulSpecification(Specification):
             (key, entry.holds(), state.indexes.real(entry.create_index), state.indexes.real(entry.modify_index))
             for key, entry in state.store.keys.items()
         ]
-        return frozenset(keys), frozenset(state.store.sessions), tuple(state.delays.items()), self._leads
+        sessions = frozenset((name, state.indexes.real(one.index)) for name, one in state.store.sessions.items())
+        return frozenset(keys), sessions, tuple(state.delays.items()), self._leads
 
     # Copies.
 
@@ -166,6 +173,21 @@ class ConsulSpecification(Specification):
     def restore(self, state: Any) -> None:
         self._state, self._leads = pickle.loads(state)
         self._sent = []
+
+
+def _new_session(reply: Reply | None) -> str:
+    """Return the id of the session that a request created, "" if it created none or has no reply."""
+    body = None if reply is None else unpacked(reply.data).body
+    return str(body.get("ID", "")) if isinstance(body, dict) else ""
+
+
+def _sessions(replies: Iterable[Reply]) -> Iterator[tuple[str, int]]:
+    """Yield the sessions that replies show, with the index at which they were created."""
+    for reply in replies:
+        body = unpacked(reply.data).body
+        for one in body if isinstance(body, list) else ():
+            if isinstance(one, dict) and "ID" in one and "CreateIndex" in one:
+                yield one["ID"], one["CreateIndex"]
 
 
 def _is_about_process(request: Request) -> bool:

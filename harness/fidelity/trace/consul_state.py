@@ -32,15 +32,21 @@ class Indexes:
         self._real: dict[int, int] = {}
         self._pairs: list[tuple[int, int]] = []
 
-    def fit(self, simulated: int, real: int) -> bool:
-        """Return whether the two may be the index of the same change, and note that they are."""
+    def may_be(self, simulated: int, real: int) -> bool:
+        """Return whether the two may be the index of the same change."""
         if simulated in self._real:
             return self._real[simulated] == real
         at = bisect_right(self._pairs, (simulated, 0))
-        if (at and self._pairs[at - 1][1] >= real) or (at < len(self._pairs) and self._pairs[at][1] <= real):
+        below, above = self._pairs[:at][-1:], self._pairs[at : at + 1]
+        return all(one[1] < real for one in below) and all(one[1] > real for one in above)
+
+    def fit(self, simulated: int, real: int) -> bool:
+        """Return whether the two may be the index of the same change, and note that they are."""
+        if not self.may_be(simulated, real):
             return False
-        self._real[simulated] = real
-        insort(self._pairs, (simulated, real))
+        if simulated not in self._real:
+            self._real[simulated] = real
+            insort(self._pairs, (simulated, real))
         return True
 
     def real(self, simulated: int) -> int:
