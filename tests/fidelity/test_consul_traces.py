@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -234,7 +235,7 @@ def test_data_that_is_no_http_is_unknown() -> None:
     assert (found.state, "not a response of HTTP" in found.why) == ("unknown", True)
 
 
-# Mistakes in the simulated server are found.
+# Mistakes in the simulated server are found in the traffic of a real one.
 
 
 def _release_fails(patch: pytest.MonkeyPatch) -> None:
@@ -243,3 +244,14 @@ def _release_fails(patch: pytest.MonkeyPatch) -> None:
 
 def _session_ends_and_keeps_its_keys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsulStore, "destroy", lambda self, session: (self.sessions.pop(session), []))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "name"),
+    [(_release_fails, "consul-kill"), (_session_ends_and_keeps_its_keys, "consul-go-client-crash")],
+)
+def test_mistake_in_the_simulated_server_is_found(
+    monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None], name: str
+) -> None:
+    mistake(monkeypatch)
+    assert check_recording(recorded(name), {}).state == "impossible"
