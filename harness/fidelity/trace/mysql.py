@@ -18,9 +18,11 @@ from harness.sim.servers.mysql.storage import SqlTable
 
 from .clock import ServerClock
 from .conversation import Conversation, Life, Reply, Request, answered
+from .execution import FOREVER
 from .mysql_limit import limit
 from .mysql_protocol import LOGIN, QUERY, MysqlParser, read_answer
 from .mysql_server import End, TraceServer, TraceSession, UntimedHost, pack, unpack
+from .mysql_steps import SteppedTransaction, overlapping
 from .service import Service
 from .specification import Moment, SteppedSpecification
 
@@ -65,7 +67,9 @@ class MysqlSpecification(SteppedSpecification[SteppedConnection]):
         self._inexact_ns = 0
         """Longest interval of a statement that wrote the time: it may have written an earlier or a later one."""
         self._several = self._lacks = False
-        self._tables = any(_TABLES.match(request.words[-1]) for talk in talks for request in talk.requests)
+        on_tables = [request for talk in talks for request in talk.requests if _TABLES.match(request.words[-1])]
+        self._tables = bool(on_tables)
+        self._meeting = overlapping(talks, on_tables)
 
     @property
     def undecided(self) -> str:
@@ -95,15 +99,18 @@ class MysqlSpecification(SteppedSpecification[SteppedConnection]):
         session.last_ns = request.time_ns
         session.may_time_out = reply is None or reply.data.decode() not in _GRANTED
         session.may_be_idle = talk.ended_ns is not None and request is self._last.get(talk.number)
+        session.replied_ns = request.replied_ns or FOREVER
+        session.begin_statement(stops=id(request) in self._meeting)
         connection.ask(request.data)
 
     def passing(self, before_ns: int) -> Sequence[int]:
-        """Return what may happen to sessions, as the number of a session and an :class:`End` in one integer."""
+        """Return what may happen to sessions, as the number of a session and an :class:`End` in one integer; first to
+        those whose reply comes first."""
         return [number * len(End) + end for number, end in self._ends(before_ns)]
 
     def _ends(self, before_ns: int) -> Iterator[tuple[int, End]]:
-        for session in self._server.sessions:
-            assert isinstance(session, TraceSession)
+        sessions = [session for session in self._server.sessions if isinstance(session, TraceSession)]
+        for session in sorted(sessions, key=lambda one: one.replied_ns):
             yield from ((session.number, end) for end in session.ends(before_ns, EARLY_NS))
 
     def let_pass(self, chosen: int) -> None:
@@ -176,8 +183,20 @@ class MysqlSpecification(SteppedSpecification[SteppedConnection]):
         server = self._server
         owners = {session.trx.number: session.number for session in server.sessions if session.trx is not None}
         views = [(session.number, session.trx.view) for session in server.sessions if session.trx and session.trx.view]
+        stopped = [
+            (session.number, session.trx.progress)
+            for session in server.sessions
+            if isinstance(session.trx, SteppedTransaction) and session.trx.stopped
+        ]
         tables = [_content(table, owners) for table in server.tables.values()]
-        return server.named.content(), tuple(tables), tuple(views), tuple(server.gone), tuple(server.kills.items())
+        return (
+            server.named.content(),
+            tuple(tables),
+            tuple(views),
+            tuple(stopped),
+            tuple(server.gone),
+            tuple(server.kills.items()),
+        )
 
     # Copies.
 

@@ -20,8 +20,10 @@ from harness.sim.servers.mysql.named_locks import NS_PER_S
 from harness.sim.servers.mysql.server import MysqlServer
 from harness.sim.servers.mysql.session import SqlSession
 from harness.sim.servers.mysql.values import to_number
-from harness.sim.servers.waits import WaitOutcome
-from harness.sim.service import Conn
+from harness.sim.servers.waits import Wait, WaitOutcome
+from harness.sim.service import Conn, ServiceHost
+
+from .mysql_steps import SteppedTransaction, SteppedTransactions
 
 
 class End(IntEnum):
@@ -37,6 +39,8 @@ class End(IntEnum):
     """It ends since its client has been silent for too long."""
     KILLED = 4
     QUERY_KILLED = 5
+    STOPPED = 6
+    """Its statement, which had stopped, goes on."""
 
 
 class _Pickler(pickle.Pickler):
@@ -90,6 +94,8 @@ class TraceSession(SqlSession):
         self._trace = server
         self.last_ns = 0
         """Time of the last request."""
+        self.replied_ns = 0
+        """Time of the reply to the last request."""
         self.may_time_out = True
         """Whether the recorded reply to the last request allows that its wait has timed out."""
         self.may_be_idle = False
@@ -113,6 +119,19 @@ class TraceSession(SqlSession):
             yield End.GONE
         if self.number in self._trace.kills:
             yield self._trace.kills[self.number]
+        if self.stopped is not None:
+            yield End.STOPPED
+
+    @property
+    def stopped(self) -> Wait | None:
+        """Where the statement has stopped, None if it has not."""
+        return self.trx.stopped if isinstance(self.trx, SteppedTransaction) else None
+
+    def begin_statement(self, *, stops: bool) -> None:
+        """Note whether the next statement stops before its row locks."""
+        self._trace.stepped.stops = stops
+        if isinstance(self.trx, SteppedTransaction):
+            self.trx.begin_statement(stops=stops)
 
     def let_end(self, end: End) -> None:
         if end is End.IDLE:
@@ -120,6 +139,8 @@ class TraceSession(SqlSession):
         elif end in (End.KILLED, End.QUERY_KILLED):
             del self._trace.kills[self.number]
             self.server.run_event(partial(super().kill, query_only=end is End.QUERY_KILLED))
+        elif end is End.STOPPED:
+            self.end_wait(WaitOutcome.GRANTED)
         elif end is End.GONE:
             self.server.run_event(self._trace.end_gone, self)
         else:
@@ -137,6 +158,12 @@ class TraceServer(MysqlServer):
         """Sessions that are to be killed."""
         self.several = False
         """Whether an event has let several sessions continue, which a real server does in any order."""
+        self.transactions = self.stepped = SteppedTransactions()
+
+    def start(self, host: ServiceHost, *, wiped: bool) -> None:
+        super().start(host, wiped=wiped)
+        if wiped:
+            self.transactions = self.stepped = SteppedTransactions()
 
     def opened(self, conn: Conn) -> None:
         self.add_session(conn, partial(TraceSession, self, conn)).send_greeting()
