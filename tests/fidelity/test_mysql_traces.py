@@ -196,6 +196,14 @@ def test_unique_row_is_inserted_once() -> None:
     assert (both(ok(1)), both(error(DUPLICATE, 2, "PRIMARY"))) == ("possible", "unknown")
 
 
+@pytest.mark.parametrize(("arrived_ms", "expected"), [(11, "possible"), (15, "unknown")])
+def test_number_may_be_taken_before_another_session_inserts_its_row(arrived_ms: float, expected: str) -> None:
+    """The first INSERT takes number 1, and finds the row that the second one inserts with number 2."""
+    server = Server().ask(1, 3, 4, "CREATE TABLE a (id INT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(9) UNIQUE)")
+    server.ask(1, 10, 14, "INSERT INTO a (name) VALUES ('x')", error(DUPLICATE, "x", "name"))
+    assert server.ask(2, arrived_ms, 16, "INSERT INTO a (name) VALUES ('x')", ok(1, 2)).state == expected
+
+
 @pytest.mark.parametrize(("ended_ms", "expected"), [(800, "unknown"), (1_020, "possible")])
 def test_wait_for_a_row_ends_after_its_timeout_at_the_earliest(ended_ms: float, expected: str) -> None:
     server = Server().table().ask(1, 10, 11, "BEGIN", ok(status=IN))
