@@ -54,14 +54,17 @@ def test_traffic_of_an_ensemble_is_possible(tmp_path: Path, fault: str) -> None:
     assert ensemble.requests > 100
 
 
-def test_traffic_of_sessions_that_wait_for_each_other_is_possible(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lock", ["mysql-get-lock", "postgres-advisory", pytest.param("consul-session", marks=pytest.mark.long)]
+)
+def test_traffic_of_sessions_that_wait_for_each_other_is_possible(tmp_path: Path, lock: str) -> None:
     spec = FaultSpec("kill", at=1.5, for_=1.0, params={"target": "all"})
-    plan = Plan(lock="postgres-advisory", cluster="docker", clients=3, time_limit=5.0, faults=(spec,))
+    plan = Plan(lock=lock, cluster="docker", clients=3, time_limit=5.0, faults=(spec,))
     result = run(plan, store=tmp_path, record_wire=True)
     assert result.folder is not None
     (server,) = check_run(result.folder).servers
     assert (server.state, server.why) == ("possible", "")
-    assert server.requests > 100
+    assert server.requests > 20
 
 
 def test_run_records_nothing_unless_it_is_asked_to(tmp_path: Path) -> None:

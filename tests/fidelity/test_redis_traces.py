@@ -258,7 +258,7 @@ def test_message_that_nobody_published_is_impossible() -> None:
 @pytest.mark.parametrize(
     ("traffic", "options", "why"),
     [
-        (Traffic("consul").redis(1, 1, 2, "PING", "+PONG"), {}, "no specification for consul"),
+        (Traffic("nats").redis(1, 1, 2, "PING", "+PONG"), {}, "no specification for nats"),
         (Traffic().redis(1, 1, 2, "PING", "+PONG"), {"maxmemory": 3_000_000}, "evicts"),
         (Traffic().bytes(1, 1, 2, b"*1\r\n!\r\n", b"+OK\r\n"), {}, "not readable"),
         (Traffic().redis(1, 1, None, "PING"), {}, "nothing was recorded"),

@@ -57,8 +57,8 @@ def test_impossible_reply_is_shown_with_the_possible_one_and_is_status_1(tmp_pat
 
 
 def test_traffic_that_cannot_be_checked_is_status_3_with_the_reason(tmp_path: Path, capsys: Capsys) -> None:
-    assert run("--run", stored(tmp_path / "run", n1=Traffic("consul").recording())) == 3
-    assert capsys.readouterr().out == "n1: unknown (not checked: there is no specification for consul)\n"
+    assert run("--run", stored(tmp_path / "run", n1=Traffic("nats").recording())) == 3
+    assert capsys.readouterr().out == "n1: unknown (not checked: there is no specification for nats)\n"
 
 
 def test_document_has_what_is_printed(tmp_path: Path, capsys: Capsys) -> None:
@@ -117,10 +117,10 @@ def test_run_is_as_its_worst_server_and_unknown_only_if_no_server_was_checked() 
 def test_counts_of_a_night_name_the_reasons_of_runs_that_were_not_checked() -> None:
     possible = ServerTrace(host="n1", state="possible", requests=1_200)
     impossible = ServerTrace(host="n1", state="impossible", requests=300)
-    unknown = ServerTrace(host="n1", state="unknown", why="not checked: there is no specification for consul")
+    unknown = ServerTrace(host="n1", state="unknown", why="not checked: there is no specification for nats")
     found = trace_counts([(possible, unknown), (impossible,), (unknown,), (unknown, unknown), ()])
     assert (found.checked, found.impossible, found.requests) == (2, 1, 1_500)
     assert found.line == (
-        "traffic of 2 runs checked (1,500 requests), 1 impossible; 2 not checked: there is no specification for consul"
+        "traffic of 2 runs checked (1,500 requests), 1 impossible; 2 not checked: there is no specification for nats"
     )
     assert not trace_counts([(), ()]).recorded

@@ -33,10 +33,15 @@ class Traffic:
         command = encode_command([word.encode() for word in words.split()])
         return self.bytes(connection, arrived, replied, command, reply.encode() + b"\r\n")
 
+    def open(self, connection: int, at: float) -> Traffic:
+        """Open a connection, unless it is open."""
+        if connection in self._open:
+            return self
+        self._open.add(connection)
+        return self.add("open", at, connection=connection, peer=f"10.0.0.{connection}:1")
+
     def bytes(self, connection: int, arrived: float, replied: float | None, request: bytes, reply: bytes) -> Traffic:
-        if connection not in self._open:
-            self._open.add(connection)
-            self.add("open", arrived, connection=connection, peer=f"10.0.0.{connection}:1")
+        self.open(connection, arrived)
         self.add("in", arrived, connection=connection, data=request)
         return self if replied is None else self.add("out", replied, connection=connection, data=reply)
 

@@ -16,7 +16,7 @@ from .conversation import Life, Limit, Unreadable, cut, lives, together
 from .search import MOST_SECONDS, SearchResult, explain
 from .service import Service
 
-SERVICES: Final = ("etcd", "memcached", "postgres", "redis", "zookeeper")
+SERVICES: Final = ("consul", "etcd", "memcached", "mysql", "postgres", "redis", "zookeeper")
 """Services of kinds of clusters for which a module of this package has a ``SERVICE``."""
 
 

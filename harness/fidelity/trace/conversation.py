@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -124,6 +124,12 @@ def in_order(found: Sequence[Life]) -> list[Request]:
     """Return all requests in the order of their arrival."""
     requests = [request for life in found for talk in life.conversations for request in talk.requests]
     return sorted(requests, key=lambda request: request.arrived_ns)
+
+
+def answered(talk: Conversation) -> Iterator[tuple[Request, Reply]]:
+    """Yield the requests of a connection that have a reply, with it, if the server sends nothing else."""
+    replied = [request for request in talk.requests if request.replied_ns is not None]
+    return zip(replied, talk.replies, strict=False)
 
 
 def cut(found: list[Life], time_ns: int) -> None:

@@ -26,7 +26,7 @@ from .conversation import Conversation, Life, Limit, Reply, Request, in_order
 from .etcd_order import UNORDERED, Revisions, pairs, put_in_order
 from .etcd_protocol import CALLS, MESSAGE, STATUS, WATCH, EtcdParser, answers, method_of, parsed, parts, response_of
 from .service import Service
-from .specification import Moment
+from .specification import Moment, Specification
 
 HEARTBEAT_MS: Final = 100
 ELECTION_MS: Final = 1000
@@ -141,9 +141,9 @@ class _State:
         return self.applier.apply(_APPLIED[method], request.SerializeToString(), wants_response=True)
 
 
-class EtcdSpecification:
-    """A :class:`~harness.fidelity.trace.specification.Specification`, for lives that it puts into the order of
-    revisions. ``min_ttl`` is the shortest ttl of a lease, seconds."""
+class EtcdSpecification(Specification):
+    """How a search drives the simulated state, for lives that it puts into the order of revisions. ``min_ttl`` is the
+    shortest ttl of a lease, seconds."""
 
     def __init__(self, found: Sequence[Life], min_ttl: int) -> None:
         self._min_ttl = min_ttl
@@ -162,9 +162,6 @@ class EtcdSpecification:
         return "the events of several watches of a call may come in any order" if self._several else ""
 
     # Driving the server.
-
-    def starts(self, life: Life) -> Sequence[int]:  # noqa: ARG002
-        return (0,)
 
     def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
         self._now = self._revisions[life.began_ns]
@@ -213,14 +210,8 @@ class EtcdSpecification:
             call.sent.clear()
         return found
 
-    def waits(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return False
-
     def prompt(self, request: Request) -> bool:  # noqa: ARG002
         return True
-
-    def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return False
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:  # noqa: ARG002
         """Return 1 if the request may be executed now: the next revision is not another request's, a lease is there as

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from harness.clusters.wire import WireRecording
-from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.fidelity.simulated import SteppedConnection
 from harness.sim.servers.memcached.commands import STORING
 from harness.sim.servers.memcached.server import MemcachedServer
 from harness.sim.servers.memcached.store import NS_PER_S
@@ -21,7 +21,7 @@ from .clock import ServerClock
 from .conversation import Conversation, Life, Limit, Reply, Request, in_order
 from .memcached_protocol import MemcachedParser, reply_size
 from .service import Service
-from .specification import Moment
+from .specification import Moment, SteppedSpecification
 
 LATE_NS: Final = 60_000_000
 """Time by which a tick may be late, ns."""
@@ -33,23 +33,18 @@ UNSPECIFIED: Final = frozenset({b"stats", b"version", b"me", b"mn"})
 """Commands whose replies are not compared: about the process, and those that the simulated server lacks."""
 
 
-class MemcachedSpecification:
-    """A :class:`~harness.fidelity.trace.specification.Specification`."""
+class MemcachedSpecification(SteppedSpecification[SteppedConnection]):
+    """How a search drives the simulated memcached."""
 
     def __init__(self, clock: ServerClock) -> None:
+        super().__init__()
         self._clock = clock
         self._server = MemcachedServer()
-        self._host: SteppedHost | None = None
-        self._talks: dict[int, SteppedConnection] = {}
         self._last: dict[int, bytes] = {}
         """Name of the last command of each connection."""
         self._began_ns = 0
         """Time at which the process began to count."""
         self._second = 0
-
-    @property
-    def undecided(self) -> str:
-        return ""
 
     # Driving the server.
 
@@ -57,15 +52,12 @@ class MemcachedSpecification:
         """Return the possible times at which the process began to count."""
         return range(life.began_ns, life.until_ns + STARTS_WITHIN_NS, LATE_NS // 2)
 
-    def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
-        self._talks.clear()
+    def start(self, life: Life, chosen: int) -> None:
         self._began_ns, self._second = chosen, 0
         first, _ = self._clock.interval(chosen, chosen)
-        if self._host is None:
-            self._host = SteppedHost(self._server, first)
-        else:
+        if self._host is not None:
             self._host.wall = first
-            self._host.restart(with_data=False)
+        self._start_host(self._server, life, first)
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
         """Return the seconds that the process may have counted, each with 1 added."""
@@ -84,17 +76,6 @@ class MemcachedSpecification:
         self._last[talk.number] = request.words[0]
         self._talks[talk.number].ask(request.data)
 
-    def passing(self, before_ns: int) -> Sequence[int]:  # noqa: ARG002
-        return ()
-
-    def let_pass(self, chosen: int) -> None:
-        """Nothing waits for time on a memcached."""
-
-    def close(self, talk: Conversation) -> None:
-        connection = self._talks.pop(talk.number, None)
-        if connection is not None:
-            connection.hang_up()
-
     def sent(self) -> list[tuple[int, bytes]]:
         found = []
         for number, connection in self._talks.items():
@@ -103,19 +84,6 @@ class MemcachedSpecification:
                 found.append((number, data[:size]))
                 data = data[size:]
         return found
-
-    def waits(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return False
-
-    def prompt(self, request: Request) -> bool:  # noqa: ARG002
-        return False
-
-    def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return False
-
-    def _running(self) -> SteppedHost:
-        assert self._host is not None, "the server has not been started"
-        return self._host
 
     # Comparing.
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from harness.clusters.kinds.postgres import run_time_parameters
-from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.fidelity.simulated import SteppedConnection
 from harness.sim.servers.postgres.errors import DEADLOCK, LOCK_NOT_AVAILABLE, UNSUPPORTED
 from harness.sim.servers.postgres.plans import Plan
 from harness.sim.servers.postgres.server import PostgresServer
@@ -24,11 +24,11 @@ from harness.sim.servers.postgres.storage import Table
 from harness.sim.servers.waits import WaitOutcome
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Reply, Request
+from .conversation import Conversation, Life, Reply, Request, answered
 from .postgres_limit import limit
 from .postgres_protocol import ENCRYPTION, STARTUP, PostgresParser, answer, identity, reply_size
 from .service import Service
-from .specification import Moment
+from .specification import Moment, SteppedSpecification
 
 _PROCESS: Final = re.compile(
     rb"version|_timestamp|now\s*\(|pg_(tables|catalog|stat|locks|backend)|count\s*\(|show ", re.IGNORECASE
@@ -83,17 +83,18 @@ def _without_tables(text: str, declared: tuple[int, ...]) -> Plan:
     return compile_statement(text, declared, {})
 
 
-class PostgresSpecification:
-    """A :class:`~harness.fidelity.trace.specification.Specification`, with the server's run-time ``parameters``."""
+class PostgresSpecification(SteppedSpecification[SteppedConnection]):
+    """How a search drives the simulated PostgreSQL, with the server's run-time ``parameters``."""
 
     def __init__(self, found: Sequence[Life], clock: ServerClock, parameters: Mapping[str, str]) -> None:
+        super().__init__()
         self._clock = clock
         self._server = _Server(parameters)
-        self._host: SteppedHost | None = None
-        self._talks: dict[int, SteppedConnection] = {}
         self._last: dict[int, Request] = {}
         """The last request of each connection."""
-        self._replies = {id(request): reply for life in found for request, reply in _answered(life)}
+        self._replies = {
+            id(request): reply for life in found for talk in life.conversations for request, reply in answered(talk)
+        }
         self._several = False
         self._left = self._lacks = False
         self._tables = any(
@@ -114,16 +115,9 @@ class PostgresSpecification:
 
     # Driving the server.
 
-    def starts(self, life: Life) -> Sequence[int]:  # noqa: ARG002
-        return (0,)
-
     def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
-        self._talks.clear()
         self._last.clear()
-        if self._host is None:
-            self._host = SteppedHost(self._server, 0)
-        else:
-            self._host.restart(with_data=life.how == "kept")
+        self._start_host(self._server, life)
 
     def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None:  # noqa: ARG002
         host = self._running()
@@ -192,10 +186,6 @@ class PostgresSpecification:
     def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
         return True
 
-    def _running(self) -> SteppedHost:
-        assert self._host is not None, "the server has not been started"
-        return self._host
-
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
         del request, reply
         return [max(1, self._clock.interval(*moment)[1])]
@@ -262,12 +252,6 @@ class PostgresSpecification:
         pickled, last = state
         _, self._server, self._host, self._talks = pickle.loads(pickled)
         self._last = dict(last)
-
-
-def _answered(life: Life) -> Iterator[tuple[Request, Reply]]:
-    for talk in life.conversations:
-        replied = [request for request in talk.requests if request.replied_ns is not None]
-        yield from zip(replied, talk.replies, strict=False)
 
 
 SERVICE: Final = Service(

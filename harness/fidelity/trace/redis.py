@@ -16,7 +16,7 @@ from typing import Any, Final
 from harness.clusters.kinds.redis import SENTINEL
 from harness.clusters.wire import WireRecording
 from harness.fidelity.redis.replies import UNORDERED, replies
-from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.fidelity.simulated import SteppedConnection
 from harness.sim.servers.redis.engine import runs_while_loading
 from harness.sim.servers.redis.expiry import end_timed_out_waits
 from harness.sim.servers.redis.keys import snapshot_of
@@ -28,7 +28,7 @@ from .clock import ServerClock
 from .conversation import Conversation, Life, Limit, Reply, Request, in_order
 from .redis_protocol import SUBSCRIPTIONS, RedisParser, split_replies
 from .service import Service
-from .specification import Moment
+from .specification import Moment, SteppedSpecification
 
 UNSPECIFIED: Final = frozenset(
     b"hello info client command config dbsize randomkey scan role memory lastsave slowlog latency debug object "
@@ -60,37 +60,25 @@ Key = tuple[int, bytes]
 """Number of a database, and a key in it."""
 
 
-class RedisSpecification:
-    """A :class:`~harness.fidelity.trace.specification.Specification`, with the ``persistence`` of the real server."""
+class RedisSpecification(SteppedSpecification[SteppedConnection]):
+    """How a search drives the simulated Redis, with the ``persistence`` of the real server."""
 
     def __init__(self, clock: ServerClock, persistence: str = "always") -> None:
+        super().__init__()
         self._clock = clock
         self.server = RedisServer(persistence="no" if persistence == "no" else "always")
-        self._host: SteppedHost | None = None
-        self._talks: dict[int, SteppedConnection] = {}
         self._ids: dict[int, int] = {}
         self._inexact: dict[Key, tuple[int, int, int]] = {}
         """Expiry of a key, and by how many ms it may be earlier or later."""
         self._loaded = True
         """False if the server may still be loading its data."""
 
-    @property
-    def undecided(self) -> str:
-        return ""
-
     # Driving the server.
 
-    def starts(self, life: Life) -> Sequence[int]:  # noqa: ARG002
-        return (0,)
-
     def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
-        self._talks.clear()
         self._loaded = not any(_is_loading(reply) for talk in life.conversations for reply in talk.replies)
         self._ids = client_ids(life)
-        if self._host is None:
-            self._host = SteppedHost(self.server, 0)
-        else:
-            self._host.restart(with_data=life.how == "kept")
+        self._start_host(self.server, life)
 
     def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None:
         host = self._running()
@@ -127,11 +115,6 @@ class RedisSpecification:
         end_timed_out_waits(self.server)
         self.server.flush_unsent()
 
-    def close(self, talk: Conversation) -> None:
-        connection = self._talks.pop(talk.number, None)
-        if connection is not None:
-            connection.hang_up()
-
     def sent(self) -> list[tuple[int, bytes]]:
         found = [(number, one.take()) for number, one in self._talks.items() if one.sent]
         return [(number, reply) for number, data in found for reply in split_replies(data)[0]]
@@ -147,10 +130,6 @@ class RedisSpecification:
     def matters_when_closed(self, talk: Conversation) -> bool:
         names = {request.words[0].lower() for request in talk.requests}
         return not names.isdisjoint(SUBSCRIPTIONS | TRANSACTIONS) or any(map(self.prompt, talk.requests))
-
-    def _running(self) -> SteppedHost:
-        assert self._host is not None, "the server has not been started"
-        return self._host
 
     # Clock.
 

@@ -24,7 +24,7 @@ from .clock import ServerClock
 from .conversation import Conversation, Life, Reply, Request
 from .log_order import LAST, number_at
 from .service import Service
-from .specification import Moment
+from .specification import Moment, SteppedSpecification
 from .zookeeper_limit import limit
 from .zookeeper_order import Zxids, put_in_order
 from .zookeeper_protocol import (
@@ -107,13 +107,14 @@ class _Standalone:
         self.server.closed(conn)
 
 
-class ZooKeeperSpecification:
-    """A :class:`~harness.fidelity.trace.specification.Specification`, for lives that it puts into the order of zxids.
+class ZooKeeperSpecification(SteppedSpecification[_Member]):
+    """How a search drives the simulated ZooKeeper, for lives that it puts into the order of zxids.
 
     ``clocks`` are those of all members.
     """
 
     def __init__(self, found: Sequence[Life], clocks: Sequence[ServerClock], tick_ms: int) -> None:
+        super().__init__()
         self._clocks = clocks
         self._members = sorted({talk.host for life in found for talk in life.conversations})
         self._sessions = dict(_passwords(found))
@@ -125,32 +126,20 @@ class ZooKeeperSpecification:
             put_in_order(life)
         self._now: Zxids = Zxids([])
         self._service = _Standalone(tick_ms)
-        self._host: SteppedHost | None = None
-        self._talks: dict[int, _Member] = {}
         self._heard_ns: dict[int, int] = {}
         """Time at which the client of a session was heard from last, at the earliest."""
         self._ordered = len(self._members) == 1
         """Whether children are listed in the order of the simulated server."""
 
-    @property
-    def undecided(self) -> str:
-        return ""
-
     # Driving the server.
 
-    def starts(self, life: Life) -> Sequence[int]:  # noqa: ARG002
-        return (0,)
-
     def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
-        self._talks.clear()
         self._heard_ns.clear()
         self._now = self._zxids[life.began_ns]
-        if self._host is None:
-            self._host = SteppedHost(self._service, 0)
-        else:
+        if self._host is not None:
             self._host.now = life.began_ns
             self._ordered &= life.how != "kept"
-            self._host.restart(with_data=life.how == "kept")
+        self._start_host(self._service, life)
 
     def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None:  # noqa: ARG002
         host, server = self._running(), self._service.server
@@ -204,30 +193,12 @@ class ZooKeeperSpecification:
         else:
             leader.expire(chosen)
 
-    def close(self, talk: Conversation) -> None:
-        connection = self._talks.pop(talk.number, None)
-        if connection is not None:
-            connection.hang_up()
-
     def sent(self) -> list[tuple[int, bytes]]:
         found = []
         for number, connection in self._talks.items():
             if connection.sent:
                 found += [(number, jute.frame(body)) for body in jute.frames(connection.take())[0]]
         return found
-
-    def waits(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return False
-
-    def prompt(self, request: Request) -> bool:  # noqa: ARG002
-        return False
-
-    def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return False
-
-    def _running(self) -> SteppedHost:
-        assert self._host is not None, "the server has not been started"
-        return self._host
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
         """Return the reading of the leader's clock: what replies tell of the transaction, if it is possible. There is

@@ -147,6 +147,14 @@ class NamedLocks:
         found = self._held.get(name)
         return None if found is None else found[0].number
 
+    def content(self) -> tuple[tuple[str, int, int, tuple[int, ...]], ...]:
+        """Return each lock that is held: name, number of its session, how often it was acquired, numbers of the
+        sessions that wait for it."""
+        return tuple(
+            (name, owner.number, count, tuple(waiter.number for waiter, _ in self._queues.get(name, ())))
+            for name, (owner, count) in self._held.items()
+        )
+
     def _free(self, name: str) -> None:
         del self._held[name]
         queue = self._queues.get(name)

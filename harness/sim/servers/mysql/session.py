@@ -49,7 +49,8 @@ class SqlSession:
         """True if the session was killed, so that it ends with the present statement."""
         self._last_insert_id = 0
         self._found_rows = False
-        self._salt = b""
+        self.salt = b""
+        """Random bytes of the greeting, with which the client proves its password."""
         self._logged_in = False
         self._data = b""
         self._packets: list[tuple[int, bytes]] = []
@@ -95,8 +96,8 @@ class SqlSession:
 
     def send_greeting(self) -> None:
         rng = self.server.host.rng
-        self._salt = bytes(rng.randrange(33, 127) for _ in range(20))
-        self.conn.send(protocol.frame(protocol.greeting(self.number, self._salt, self.status), 0))
+        self.salt = bytes(rng.randrange(33, 127) for _ in range(20))
+        self.conn.send(protocol.frame(protocol.greeting(self.number, self.salt, self.status), 0))
 
     def received(self, data: bytes) -> None:
         packets, self._data = protocol.split(self._data + data)
@@ -117,7 +118,7 @@ class SqlSession:
 
     def _login(self, payload: bytes) -> None:
         answer = protocol.login(payload)
-        if answer.user != protocol.ACCOUNT or not protocol.proves(answer.answer, self._salt):
+        if answer.user != protocol.ACCOUNT or not protocol.proves(answer.answer, self.salt):
             used = "YES" if answer.answer else "NO"
             self._refuse(SqlError(1045, answer.user, self.conn.peer, used))
         elif answer.database not in ("", protocol.ACCOUNT):
@@ -185,6 +186,16 @@ class SqlSession:
             self._wait_timer = self.server.host.call_later(
                 wait.limit_ns, self.server.run_event, wait.end, WaitOutcome.TIMEOUT
             )
+
+    @property
+    def waits(self) -> bool:
+        """Whether a statement of the session waits."""
+        return self._wait is not None
+
+    def end_wait(self, outcome: WaitOutcome) -> None:
+        """End the wait of the session's statement."""
+        if self._wait is not None:
+            self.server.run_event(self._wait.end, outcome)
 
     def _finish(self, answer: Answer | SqlError) -> None:
         if isinstance(answer, ResultSet):
