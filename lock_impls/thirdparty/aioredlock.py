@@ -70,7 +70,7 @@ class Aioredlock:
         while True:
             try:
                 async with asyncio.timeout(TIMEOUT_S):
-                    self._held = await self._manager.lock(self._key, lock_timeout=self._ttl)
+                    self._held = await self.lock()
                 return Grant()
             except LockAcquiringError:
                 if loop.time() >= deadline:
@@ -78,6 +78,10 @@ class Aioredlock:
             except (Refused, TimeoutError) as error:  # a server did not answer, and may have set the key
                 raise Indeterminate(f"{type(error).__name__}: {error}") from error
             await asyncio.sleep(0.1)
+
+    async def lock(self) -> Any:
+        """Call the library's ``lock`` once."""
+        return await self._manager.lock(self._key, lock_timeout=self._ttl)
 
     async def extend(self) -> bool:
         """Extend the lease to a full ttl from now; the library also does that when the lease is over."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -190,6 +191,24 @@ class ChecksRefreshedTtl(Etcd3Lock):
 
     def still_valid(self) -> bool:
         return all(answer.TTL > 0 for answer in self._outcome(self._lock.refresh))
+
+
+class ReadsRevision(Etcd3Lock):
+    """ttl-net-delay: the program reads the create revision of its key after each acquire, for a resource that checks
+    fencing tokens."""
+
+    info: ClassVar = replace(Etcd3Lock.info, fence=True)
+    origin: ClassVar = use_of(
+        "python-etcd3", "0.12.0", "the create revision of its key as its fencing token", "etcd3/locks.py"
+    )
+
+    def acquire(self, timeout: float) -> Grant | None:
+        if super().acquire(timeout) is None:
+            return None
+        found = self._outcome(lambda: self._lock.etcd_client.get_response(self._lock.key)).kvs
+        if not found or found[0].value != self._lock.uuid:
+            raise LockError(f"{self._lock.key} is not held by this client any more")
+        return Grant(fence=found[0].create_revision)
 
 
 class IsSlowToWatch(Etcd3Lock):

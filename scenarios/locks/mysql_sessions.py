@@ -15,7 +15,10 @@ from harness.lock_impls.mysql_client import KINDS, MysqlSession, StatementResult
 from harness.lock_impls.mysql_for_update import ForUpdateLock
 from harness.lock_impls.mysql_get_lock import LONGEST_WAIT_S, GetLock
 from harness.lock_impls.mysql_unique import UniqueLock
-from harness.lock_impls.origins import model_of
+from harness.lock_impls.origins import model_of, use_of
+
+GALERA: Final = "10.11.19"
+"""Release of MariaDB and Galera in the containers."""
 
 # Two locks in one session.
 
@@ -134,13 +137,13 @@ def _balanced(endpoints: Endpoints, table: str = "") -> Iterator[MysqlSession]:
 class AnyPrimary(GetLock):
     """getlock-multi-primary: each acquire goes to the next server."""
 
-    origin: ClassVar = model_of(
-        "GET_LOCK, which each node keeps for itself,",
+    origin: ClassVar = use_of(
         "MariaDB Galera Cluster",
-        "any release",
+        GALERA,
+        "a load balancer that gives each GET_LOCK the next node",
         "MDEV-30473; github/gh-ost#224",
     )
-    kinds = ("mysql-galera", "mysql-single")
+    kinds: ClassVar[tuple[str, ...]] = ("mysql-galera",)
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
         super().__init__(endpoints, key)
@@ -151,14 +154,24 @@ class AnyPrimary(GetLock):
         return super().acquire(timeout)
 
 
+class AnyServer(AnyPrimary):
+    """getlock-multi-primary.sim: servers that are not connected stand for the nodes, which share nothing about GET_LOCK
+    either."""
+
+    origin: ClassVar = model_of(
+        "GET_LOCK, which each node keeps for itself,", "MariaDB Galera Cluster", GALERA, "MDEV-30473; github/gh-ost#224"
+    )
+    kinds: ClassVar[tuple[str, ...]] = ("mysql-single",)
+
+
 class AnyPrimaryForUpdate(ForUpdateLock):
     """fu-multi-primary: each acquire goes to the next server. Row locks are the node's own, and a transaction that
     writes nothing is not certified."""
 
-    origin: ClassVar = model_of(
-        "SELECT ... FOR UPDATE, whose row locks each node keeps for itself,",
+    origin: ClassVar = use_of(
         "MariaDB Galera Cluster",
-        "any release",
+        GALERA,
+        "a load balancer that gives each SELECT ... FOR UPDATE the next node",
         "MariaDB's manual, 'MariaDB Galera Cluster - Known Limitations'",
     )
     kinds = ("mysql-galera",)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import time
-import uuid
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Self
 
 from harness.lock_impls.base import Endpoints, Grant
 from harness.lock_impls.origins import mistake, model_of, variant_of
 from harness.lock_impls.redis_client import RedisClient
-from harness.lock_impls.redlock import RETRY_DELAY_S, Redlock
-
-TICK_S: Final = 1.0
+from harness.lock_impls.redlock import Redlock
 
 
 class CounterFence(Redlock):
@@ -33,43 +28,6 @@ def undo(lock: Redlock, value: str) -> None:
     """Delete the keys of a lost vote on all nodes."""
     for node in lock.nodes:
         lock._delete(node, value)
-
-
-class FixedDelay(Redlock):
-    """rl-split-vote: every client starts with another node, and all retry after the same fixed delay.
-
-    The delay ends at the next whole second, so that earlier events do not put the clients out of step.
-    """
-
-    origin: ClassVar = model_of("the fixed delay between tries", "redlock-py", "1.0.8", "redlock/__init__.py, line 121")
-
-    def __init__(self, nodes: list[RedisClient], key: str, ttl: float) -> None:
-        super().__init__(nodes, key, ttl)
-        turn = int(socket.gethostname()[1:]) % len(nodes)
-        self.nodes = nodes[turn:] + nodes[:turn]
-
-    def pause(self) -> float:
-        """Return how long (s) to wait before a try."""
-        return TICK_S - time.monotonic() % TICK_S
-
-    def acquire(self, timeout: float) -> Grant | None:
-        deadline = time.monotonic() + timeout
-        while (pause := self.pause()) < deadline - time.monotonic():
-            time.sleep(pause)
-            grant = self._try_lock(uuid.uuid4().hex, set())
-            if grant is not None:
-                return grant
-        time.sleep(max(0.0, deadline - time.monotonic()))
-        return None
-
-
-class RandomDelay(FixedDelay):
-    """rl-split-vote, cured: the delay before a try is random, so that one client is ahead of the others."""
-
-    origin: ClassVar = FixedDelay.origin.fixed("the delay is random")
-
-    def pause(self) -> float:
-        return RETRY_DELAY_S * random.uniform(0.5, 1.5)
 
 
 class SkipsTimeCheck(Redlock):

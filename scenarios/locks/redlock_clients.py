@@ -1,12 +1,11 @@
-"""Redlock clients in other languages or old versions, imitated command for command on redis-py.
+"""Redlock clients in other languages, imitated command for command on redis-py.
 
-The scenarios use one node, as many users do, except where the vote matters.
+The scenarios use one node, as many users do.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from typing import ClassVar, Final
 
@@ -16,9 +15,6 @@ from harness.lock_impls.base import Grant
 from harness.lock_impls.origins import model_of
 from harness.lock_impls.redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, RedisClient, RedisLock
 from harness.lock_impls.redis_token import RedisTokenLock
-from harness.lock_impls.redlock import Redlock
-
-from .redis_py import overrun
 
 EXPIRE_OR_SET_NX: Final = """
 if redis.call("get", KEYS[1]) == ARGV[1] then
@@ -138,106 +134,3 @@ class RedLockNet22(RedLockNet):
 
     origin: ClassVar = model_of("Dispose", "RedLock.net", "2.2.0", "RedLockNet.SERedis/RedLock.cs, line 571")
     waits_for_timer: ClassVar = False
-
-
-class RedlockNgExtends(Redlock):
-    """rlng-valid: a program asks redlock-ng 2.0.4 for one more second as soon as it has the lock. ``extend(1000)``
-    replaces the remaining time by a second, and ``valid`` stays True until the lock is released."""
-
-    origin: ClassVar = model_of("extend", "redlock-ng", "2.0.4", "redlock/lock.py, line 105")
-    more_s: ClassVar = 1.0
-    adds: ClassVar = False
-    valid = False
-
-    def __init__(self, nodes: list[RedisClient], key: str, ttl: float) -> None:
-        super().__init__(nodes, key, ttl)
-        self._expire_own = nodes[0].register_script(COMPARE_AND_EXPIRE)
-
-    def acquire(self, timeout: float) -> Grant | None:
-        grant = super().acquire(timeout)
-        if grant is None or grant.valid_for is None:
-            return None
-        self.valid, began = True, time.monotonic()
-        milliseconds = round((self.more_s + (self.ttl if self.adds else 0)) * 1000)
-        for node in self.nodes:
-            self._expire_own(keys=[self.key], args=[self.value, milliseconds], client=node)
-        return Grant(valid_for=grant.valid_for + self.more_s - (time.monotonic() - began))
-
-    def still_valid(self) -> bool:
-        return self.valid
-
-    def release(self) -> None:
-        self.valid = False
-        super().release()
-
-
-class RedlockNgExtendsByAdding(RedlockNgExtends):
-    """rlng-valid, cured: an extension adds to the remaining time, as the parameter's name (``additional_ttl``) says."""
-
-    origin: ClassVar = RedlockNgExtends.origin.fixed("an extension adds to the remaining time")
-    adds: ClassVar = True
-
-
-class Aioredlock(RedisLock):
-    """aiorl-watchdog: aioredlock 0.7.3 stores its watchdogs by the name of the resource.
-
-    During the first acquire another task of the program holds the lock, with its own time-out and without a watchdog.
-    It is late, and its unlock stops the watchdog of the newer lock, which still reports itself as valid.
-    """
-
-    origin: ClassVar = model_of("unlock", "aioredlock", "0.7.3", "aioredlock/algorithm.py, line 190")
-    kinds: ClassVar = ("redis-single",)
-    by_resource: ClassVar = True
-    _other: threading.Thread | None = None
-
-    def __init__(self, client: RedisClient, key: str, ttl: float) -> None:
-        super().__init__(client, key, ttl)
-        self._watchdogs: dict[str, threading.Event] = {}
-        self.token = ""
-
-    def acquire(self, timeout: float) -> Grant | None:
-        if self._other is None:
-            self._other = overrun(lambda: self._set(uuid.uuid4().hex), self._unlock_late, self.ttl)
-        return super().acquire(timeout)
-
-    def try_lock(self) -> Grant | None:
-        token = self._set(uuid.uuid4().hex)
-        if token is None:
-            return None
-        self.token = token
-        ended = self._watchdogs[self._named(token)] = threading.Event()
-        threading.Thread(target=self._watch, args=(token, ended), daemon=True).start()
-        return Grant()
-
-    def still_valid(self) -> bool:
-        return bool(self.token)
-
-    def unlock(self) -> bool:
-        token, self.token = self.token, ""
-        return self._unlock(token)
-
-    def _set(self, token: str) -> str | None:
-        return token if self.client.set(self.key, token, nx=True, px=self.ttl_ms) else None
-
-    def _named(self, token: str) -> str:
-        return self.key if self.by_resource else token
-
-    def _unlock(self, token: str) -> bool:
-        watchdog = self._watchdogs.pop(self._named(token), None)
-        if watchdog is not None:
-            watchdog.set()
-        return bool(self.client.eval(COMPARE_AND_DELETE, 1, self.key, token))
-
-    def _unlock_late(self, token: str) -> None:
-        self._unlock(token)
-
-    def _watch(self, token: str, ended: threading.Event) -> None:
-        while not ended.wait(0.6 * self.ttl):
-            self.client.eval(COMPARE_AND_EXPIRE, 1, self.key, token, str(self.ttl_ms))
-
-
-class AioredlockByLock(Aioredlock):
-    """aiorl-watchdog, cured: a watchdog belongs to a lock, not to a name."""
-
-    origin: ClassVar = Aioredlock.origin.fixed("a watchdog belongs to a lock, not to a name")
-    by_resource: ClassVar = False

@@ -26,6 +26,8 @@ from tests.fidelity.real import started
 
 CLOSE_S: Final = 0.1
 """Time in which PgBouncer notices that a client has left, and PostgreSQL that a session has."""
+RESET_S: Final = 0.02
+"""Time in which PgBouncer resets a session, and takes it back into the pool."""
 STATEMENTS: Final = (
     "BEGIN", "COMMIT", "ROLLBACK", "SELECT pg_backend_pid()", "SELECT pg_backend_pid()",
     "SELECT pg_try_advisory_lock({key})", "SELECT pg_advisory_unlock({key})",
@@ -34,11 +36,13 @@ STATEMENTS: Final = (
 MODES: Final[dict[str, dict[str, Any]]] = {
     "transaction": {},
     "round-robin": {"server_round_robin": True},
+    "reset": {"server_reset_query_always": True},
     "session": {"pool_mode": "session"},
 }
 SIMULATED: Final[dict[str, dict[str, Any]]] = {
     "transaction": {},
     "round-robin": {"round_robin": True},
+    "reset": {"reset_always": True},
     "session": {"transaction_mode": False},
 }
 
@@ -76,7 +80,8 @@ def pooler(database_port: int, options: dict[str, Any]) -> ServerProcess:
 
 
 class RealClient:
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], pause_s: float) -> None:
+        self._pause_s = pause_s
         self._socket = socket.create_connection(address, timeout=10)
         self._reader = AnswerReader()
         self.ask(startup())
@@ -87,6 +92,7 @@ class RealClient:
             received = self._socket.recv(1 << 16)
             assert received, "PgBouncer closed the connection"
             self._reader.add(received)
+        time.sleep(self._pause_s)
         return answer
 
     def close(self) -> None:
@@ -143,7 +149,7 @@ def test_random_statements_get_the_answers_of_a_real_pooler(mode: str, seed: int
     host = SteppedHost(PgBouncer(PostgresServer(), **SIMULATED[mode]), 1_700_000_000_000_000_000)
     simulated = play(lambda: SimulatedClient(host), script)
     with pooler(pair.address[1], MODES[mode]) as process:
-        real = play(lambda: RealClient(process.place.address), script)
+        real = play(lambda: RealClient(process.place.address, RESET_S if mode == "reset" else 0), script)
     for number, (step, found, expected) in enumerate(zip(script, simulated, real, strict=True)):
         assert found == expected, f"step {number}: {step} after {script[:number]}"
     assert len({answer for answer in real if "#" in answer}) > 2

@@ -19,14 +19,15 @@ NAMES = catalogue.names()
 REFUSED = {
     "sim": {
         # Locks in other languages, services without a simulated server, and features that the simulator does not have.
-        "consul-isolated.api", "etcd-pause.go", "fu-multi-primary", "getlock-multi-primary", "hz-lock",
-        "k8s-clock-jump", "k8s-partition", "k8s-partition.release", "nats-expiry-unseen", "nats-power-loss",
-        "natspy-dead-holder", "natspy-foreign-purge", "nrl-expired.node", "nrl-expired.release",
-        "nrl-tie.split", "rds-counts-twice", "rds-fenced-get.java", "rds-multilock.java", "rds-one-replica",
-        "rds-renew-stops.java", "redis-aof-1s", "redsync-extend.go", "rpy-cancel-acquire", "rpy-token-tasks",
-        "sfy-initial-ttl", "sfy-stale-table", "sfy-whole-seconds", "sfy-whole-seconds.memcached",
-        "shedlock-skew.java", "shedlock-skew.stale-now.java", "shedlock-unlock-foreign.java",
-        "shedlock-unlock-foreign.redis", "spring-jdbc-skew", "spring-unlock.java", "spring-unlock.unlink.java",
+        "clock-local-deadline.node", "consul-isolated.api", "etcd-pause.go", "fu-multi-primary",
+        "getlock-multi-primary", "hz-lock", "k8s-clock-jump", "k8s-partition", "k8s-partition.release",
+        "nats-expiry-unseen", "nats-power-loss", "natspy-dead-holder", "natspy-foreign-purge", "nrl-expired.node",
+        "nrl-expired.release", "nrl-tie.split", "rds-counts-twice", "rds-fenced-get.java",
+        "rds-multilock.java", "rds-one-replica", "rds-renew-stops.java", "redis-aof-1s", "redsync-extend.go",
+        "rl-pause-inflight.node", "rpy-cancel-acquire", "rpy-token-tasks", "sfy-initial-ttl", "sfy-stale-table",
+        "sfy-whole-seconds", "sfy-whole-seconds.memcached", "shedlock-skew.java", "shedlock-skew.stale-now.java",
+        "shedlock-unlock-foreign.java", "shedlock-unlock-foreign.redis", "spring-jdbc-skew", "spring-unlock.java",
+        "spring-unlock.unlink.java",
     },
     "docker": {
         # Chubby exists only as a simulated server.
@@ -38,6 +39,7 @@ REFUSED = {
         # Their times are a few milliseconds.
         "nrl-expired.redlock", "rl-pause-inflight.redlock",
         # Containers run the software itself.
+        "clock-local-deadline", "redsync-extend", "rl-pause-inflight",
         "rds-fenced-get", "rds-multilock", "rds-renew-stops", "shedlock-skew",
         "shedlock-unlock-foreign", "spring-unlock", "spring-unlock.unlink",
     },

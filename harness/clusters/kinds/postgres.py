@@ -40,6 +40,7 @@ POOLED: Final = Kind(
         "default_pool_size": WHOLE,
         "min_pool_size": WHOLE,
         "server_round_robin": SWITCH,
+        "server_reset_query_always": SWITCH,
     },
     **_FAMILY,
 )

@@ -19,7 +19,13 @@ from .postgres import AS_POSTGRES, PREPARE, PostgresServers
 
 _CONSOLE: Final = "pgbouncer"
 """Database by whose name PgBouncer's administration is reached; a query there needs no server session."""
-_POOLER_OPTIONS: Final = ("pool_mode", "default_pool_size", "min_pool_size", "server_round_robin")
+_POOLER_OPTIONS: Final = (
+    "pool_mode",
+    "default_pool_size",
+    "min_pool_size",
+    "server_round_robin",
+    "server_reset_query_always",
+)
 _START: Final = f"""{PREPARE}printf '%s' "$POOLER" >/data/pgbouncer.ini
 {AS_POSTGRES} pgbouncer -q /data/pgbouncer.ini &
 exec {AS_POSTGRES} "$@"

@@ -9,7 +9,8 @@ connection is closed, usually never), and ``statement_timeout``.
 That of the replicated kind: ``synchronous_standby_names``, whose value ``*`` makes a commit wait until a standby has
 it.
 
-Those of PgBouncer: ``pool_mode``, ``default_pool_size``, ``min_pool_size``, ``server_round_robin``.
+Those of PgBouncer: ``pool_mode``, ``default_pool_size``, ``min_pool_size``, ``server_round_robin``,
+``server_reset_query_always``.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class PgBouncerServers(PostgresServers):
                 pool_size=options.get("default_pool_size", POOL_SIZE),
                 min_pool_size=options.get("min_pool_size", 0),
                 round_robin=options.get("server_round_robin", False),
+                reset_always=options.get("server_reset_query_always", False),
             )
             host.install(pooler)
             self.watch[host.name] = watch_of(server)

@@ -83,15 +83,18 @@ class PgBouncer:
         pool_size: int = POOL_SIZE,
         min_pool_size: int = 0,
         round_robin: bool = False,
+        reset_always: bool = False,
     ) -> None:
         """``min_pool_size`` sessions are open from the start. ``round_robin``: use the session that has been idle for
-        longest, not the one used last."""
+        longest, not the one used last. ``reset_always``: reset a session after each
+        transaction (``server_reset_query_always``)."""
         self.database = database
         self.port = port
         self._transaction_mode = transaction_mode
         self._pool_size = pool_size
         self._min_pool_size = min(min_pool_size, pool_size)
         self._round_robin = round_robin
+        self._reset_always = reset_always
         self._greeting = b""
         self._clients: set[PooledClient] = set()
         self._servers: set[ServerConn] = set()
@@ -184,8 +187,7 @@ class PgBouncer:
             return
         server.client = None
         if server.status == "I" and not client.owed:
-            server.status = ""
-            self.database.received(server, _RESET)
+            self._reset(server)
         else:
             self._servers.discard(server)
             self.database.closed(server)
@@ -220,10 +222,18 @@ class PgBouncer:
             if client.owed or not self._transaction_mode:
                 return
             server.client = client.server = None
+            if self._reset_always:
+                self._reset(server)
+                return
         elif server in self._idle:
             return
         self._idle.append(server) if self._round_robin else self._idle.appendleft(server)
         self._serve_queue()
+
+    def _reset(self, server: ServerConn) -> None:
+        """Reset a session without a client; :meth:`answered` takes it back."""
+        server.status = ""
+        self.database.received(server, _RESET)
 
     def _serve_queue(self) -> None:
         while self._queue and (self._idle or len(self._servers) < self._pool_size):
