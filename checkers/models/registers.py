@@ -39,10 +39,10 @@ class Register(Model):
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
         if operation.f == "write":
-            return _plain(operation.argument)
+            return plain(operation.argument)
         if not operation.known:
             return state
-        seen = _plain(operation.result)
+        seen = plain(operation.result)
         if seen == state or (seen is None and not self._nil_says):
             return state
         return Inconsistent(f"the value is {worded(state)}")
@@ -72,7 +72,7 @@ class CasRegister(Register):
         return new if old == state else Inconsistent(f"the value is {worded(state)}")
 
 
-def _plain(value: Any) -> Hashable:
+def plain(value: Any) -> Hashable:
     """Return the value that a call wrote or read: its value, or the entry ``value`` of a mapping."""
     if type(value) in _DISTINCT:
         return value  # type: ignore[no-any-return]
