@@ -20,6 +20,7 @@ from harness.checkers.base import CAP, Verdict, Violation
 from harness.checkers.models import (
     OWNED,
     FifoLock,
+    FifoQueue,
     Model,
     Mutex,
     Semaphore,
@@ -126,11 +127,20 @@ def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
         from . import fifo
 
         return lambda calls: fifo.check(calls, model)
-    if kind not in OWNED:
-        return None
-    from . import definite
+    if kind in OWNED:
+        from . import definite
 
-    return lambda calls: definite.check(calls, model)
+        return lambda calls: definite.check(calls, model)
+    return _monitor(kind)
+
+
+def _monitor(kind: type[Model]) -> Callable[[Calls], QuickResult] | None:
+    """Return the algorithm for the unambiguous histories of a collection."""
+    if kind is FifoQueue:
+        from .queues import check_queues
+
+        return check_queues
+    return None
 
 
 def _verdict(calls: Calls, name: str, findings: Findings | None) -> Verdict:
