@@ -24,6 +24,7 @@ from harness.checkers.models import (
     Model,
     Mutex,
     Semaphore,
+    Stack,
 )
 from harness.history.calls import Calls
 
@@ -140,6 +141,10 @@ def _monitor(kind: type[Model]) -> Callable[[Calls], QuickResult] | None:
         from .queues import check_queues
 
         return check_queues
+    if kind is Stack:
+        from .stacks import check_stacks
+
+        return check_stacks
     return None
 
 

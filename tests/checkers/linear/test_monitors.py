@@ -12,7 +12,7 @@ import pytest
 
 from harness.checkers.linearizability.check import quick_algorithm
 from harness.checkers.linearizability.problem import KeyProblem, problem
-from harness.checkers.models import FifoQueue, Model
+from harness.checkers.models import FifoQueue, Model, Stack
 from harness.history.calls import NEVER, Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import Entry, calls, without_grants
@@ -152,11 +152,20 @@ def queue_run(dice: random.Random, state: Any, number: int) -> Doing:
     return "dequeue", None, state[0] if state else None
 
 
-CASES: Final = {"queue": (FifoQueue(), QUEUE, queue_run)}
+def stack_run(dice: random.Random, state: Any, number: int) -> Doing:
+    if dice.random() < 0.55:
+        return "push", number + 1, None
+    return "pop", None, state[-1] if state else None
+
+
+CASES: Final = {
+    "queue": (FifoQueue(), QUEUE, queue_run),
+    "stack": (Stack(), draw_element("push", "pop"), stack_run),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("number", [400, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [150, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_brute_force_agrees_on_drawn_histories(name: str, number: int) -> None:
     model, draw, run = CASES[name]
     dice = random.Random(number)
@@ -190,6 +199,7 @@ def small_histories(doings: list[Doing], count: int) -> Iterator[list[Entry]]:
 
 KINDS: Final[dict[str, list[Doing]]] = {
     "queue": [("enqueue", 1, None), ("enqueue", 2, None), *(("dequeue", None, value) for value in (None, 1, 2))],
+    "stack": [("push", 1, None), ("push", 2, None), *(("pop", None, value) for value in (None, 1, 2))],
 }
 
 
