@@ -19,10 +19,13 @@ import numpy as np
 from harness.checkers.base import CAP, Verdict, Violation
 from harness.checkers.models import (
     OWNED,
+    CasRegister,
     FifoLock,
     FifoQueue,
+    KeyValue,
     Model,
     Mutex,
+    Register,
     Semaphore,
     Stack,
 )
@@ -132,6 +135,10 @@ def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
         from . import definite
 
         return lambda calls: definite.check(calls, model)
+    if isinstance(model, Register) and kind in (Register, CasRegister, KeyValue):
+        from . import chains
+
+        return lambda calls: chains.check(calls, model)
     return _monitor(kind)
 
 

@@ -39,6 +39,9 @@ class KeyValue(CasRegister):
             return state
         return Inconsistent(f"the value is {worded(state) or repr('')}")
 
+    def value_of(self, value: Any) -> Hashable:
+        return text(value)
+
     @staticmethod
     def _append(state: Hashable, operation: Operation) -> Hashable | Inconsistent:
         more = text(operation.argument)

@@ -12,7 +12,7 @@ import pytest
 
 from harness.checkers.linearizability.check import quick_algorithm
 from harness.checkers.linearizability.problem import KeyProblem, problem
-from harness.checkers.models import FifoQueue, Model, Stack
+from harness.checkers.models import CasRegister, FifoQueue, KeyValue, Model, Stack
 from harness.history.calls import NEVER, Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import Entry, calls, without_grants
@@ -158,14 +158,45 @@ def stack_run(dice: random.Random, state: Any, number: int) -> Doing:
     return "pop", None, state[-1] if state else None
 
 
+def draw_write(dice: random.Random, number: int) -> Doing:
+    """Draw a write of a new value, a compare-and-set to one, or a read of any."""
+    f = dice.choice(("write", "cas", "read", "read"))
+    if f == "read":
+        return f, None, dice.choice((None, *range(1, 5)))
+    value = number + 1 if f == "write" else (dice.choice((None, 1, 2, 3)), number + 1)
+    return f, value, None
+
+
+def register_run(dice: random.Random, state: Any, number: int) -> Doing:
+    f = dice.choice(("write", "cas", "read", "read"))
+    if f == "read":
+        return f, None, state
+    return f, number + 1 if f == "write" else (state, number + 1), None
+
+
+def draw_text(dice: random.Random, number: int) -> Doing:
+    """Draw a put or an append of a new letter, or a get of any few."""
+    f = dice.choice(("put", "append", "append", "get", "get"))
+    if f == "get":
+        return f, None, "".join(dice.sample("abcd", dice.randint(0, 2)))
+    return f, "abcdefghij"[number], None
+
+
+def text_run(dice: random.Random, state: Any, number: int) -> Doing:
+    f = dice.choice(("put", "append", "append", "append", "get", "get", "get"))
+    return (f, None, state) if f == "get" else (f, "abcdefghij"[number], None)
+
+
 CASES: Final = {
+    "cas-register": (CasRegister(), draw_write, register_run),
+    "kv": (KeyValue(), draw_text, text_run),
     "queue": (FifoQueue(), QUEUE, queue_run),
     "stack": (Stack(), draw_element("push", "pop"), stack_run),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("number", [150, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [150, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_brute_force_agrees_on_drawn_histories(name: str, number: int) -> None:
     model, draw, run = CASES[name]
     dice = random.Random(number)
@@ -198,6 +229,14 @@ def small_histories(doings: list[Doing], count: int) -> Iterator[list[Entry]]:
 
 
 KINDS: Final[dict[str, list[Doing]]] = {
+    "cas-register": [
+        *(("write", 1, None), ("cas", (1, 2), None), ("cas", (None, 1), None), ("cas", (2, 3), None)),
+        *(("read", None, value) for value in (None, 1, 2)),
+    ],
+    "kv": [
+        *(("put", "a", None), ("append", "b", None), ("append", "c", None)),
+        *(("get", None, value) for value in ("", "a", "b", "ab", "cb")),
+    ],
     "queue": [("enqueue", 1, None), ("enqueue", 2, None), *(("dequeue", None, value) for value in (None, 1, 2))],
     "stack": [("push", 1, None), ("push", 2, None), *(("pop", None, value) for value in (None, 1, 2))],
 }
