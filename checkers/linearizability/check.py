@@ -19,7 +19,9 @@ import numpy as np
 from harness.checkers.base import CAP, Verdict, Violation
 from harness.checkers.models import (
     OWNED,
+    AppendOnlyList,
     CasRegister,
+    ElementSet,
     FifoLock,
     FifoQueue,
     KeyValue,
@@ -32,6 +34,7 @@ from harness.checkers.models import (
 from harness.history.calls import Calls
 
 from .problem import Budget, Disagreement, QuickResult
+from .split import split
 
 if TYPE_CHECKING:
     from .findings import Findings
@@ -82,7 +85,9 @@ def check(
     mine = calls.pick(calls.named(sorted(model.fs))) if ignored else calls
     algorithm = quick_algorithm(model) if quick else None
     deadline = time.monotonic() + budget.seconds
+    whole = mine
     try:
+        mine = split(mine, model)
         outcome = algorithm(mine) if algorithm else QuickResult(undecided=tuple(np.unique(mine.key).tolist()))
         findings = None
         if outcome.failures or outcome.undecided:
@@ -97,7 +102,7 @@ def check(
         what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ModelError(f"the model {name} cannot read this history: {what}") from error
     pictures = findings.pictures if findings else ()
-    return Checked(_verdict(mine, name, findings), pictures, algorithm is not None, len(outcome.undecided), ignored)
+    return Checked(_verdict(whole, name, findings), pictures, algorithm is not None, len(outcome.undecided), ignored)
 
 
 def _calls_by_function(calls: Calls) -> dict[str, int]:
@@ -152,6 +157,14 @@ def _monitor(kind: type[Model]) -> Callable[[Calls], QuickResult] | None:
         from .stacks import check_stacks
 
         return check_stacks
+    if kind is ElementSet:
+        from . import sets
+
+        return sets.check
+    if kind is AppendOnlyList:
+        from . import lists
+
+        return lambda calls: lists.check(calls, ordered=True)
     return None
 
 

@@ -41,7 +41,7 @@ class Writes:
         rows = np.flatnonzero(~reading & (after != NONE))
         keys = np.arange(len(calls.keys))
         self.row: Ints = np.append(rows, np.full(len(keys), NONE))
-        self.key: Ints = np.append(calls.key[rows], keys)
+        self.key: Ints = np.append(calls.key[rows].astype(np.int64), keys)
         value = np.append(after[rows], np.zeros(len(keys), dtype=np.int64))
         self._spread = len(self._numbers) + 1
         names, number, count = np.unique(self.key * self._spread + value, return_inverse=True, return_counts=True)
@@ -52,7 +52,7 @@ class Writes:
         self.parent = self._written(names, of_name, self.key, follows)
         self.lost: Bools = (self.parent == NONE) & (follows != NONE)
         self.read_row: Ints = np.flatnonzero(reading & (after != NONE))
-        self.read_write = self._written(names, of_name, calls.key[self.read_row], after[self.read_row])
+        self.read_write = self._written(names, of_name, calls.key[self.read_row].astype(np.int64), after[self.read_row])
         self._drop_impossible_reads()
         self.needed = self._needed()
         self.parent[~self.needed] = NONE

@@ -7,6 +7,7 @@ The keys and their functions are those of the logs of Porcupine (https://github.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.history.values import Items, bare
@@ -42,6 +43,9 @@ class KeyValue(CasRegister):
     def value_of(self, value: Any) -> Hashable:
         return text(value)
 
+    def for_operations(self, operations: Sequence[Operation]) -> Model:
+        return ObservedKeyValue(operations)
+
     @staticmethod
     def _append(state: Hashable, operation: Operation) -> Hashable | Inconsistent:
         more = text(operation.argument)
@@ -51,6 +55,36 @@ class KeyValue(CasRegister):
 
     def describe(self, state: Hashable) -> str:
         return worded(state) or "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Unobserved:
+    """All texts that begin no text that a call returned or compared with."""
+
+    def __str__(self) -> str:
+        return "a text that no call returned"
+
+
+class ObservedKeyValue(KeyValue):
+    """The model ``kv`` for these operations, in which all texts of which no call can tell any more are one state.
+
+    After such a text, no get and no compare-and-set is possible until the next put, whatever is appended.
+    """
+
+    name = ""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        super().__init__()
+        seen = [text(one.result) for one in operations if one.f == "get" and one.known]
+        seen += [pair[0] for one in operations if one.f == "cas" and isinstance(pair := frozen(one.argument), tuple)]
+        texts = [value for value in seen if isinstance(value, str)]
+        self._beginnings = {value[:end] for value in texts for end in range(len(value) + 1)}
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
+        if isinstance(state, Unobserved) and operation.f == "append":
+            return state
+        after = super().step(state, operation)
+        return after if not isinstance(after, str) or after in self._beginnings else Unobserved()
 
 
 def text(value: Any) -> Hashable:
