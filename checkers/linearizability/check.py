@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +19,23 @@ import numpy as np
 from harness.checkers.base import CAP, Verdict, Violation
 from harness.checkers.models import (
     OWNED,
+    AppendOnlyList,
+    CasRegister,
+    ElementSet,
     FifoLock,
+    FifoQueue,
+    KeyValue,
     Model,
     Mutex,
+    Register,
     Semaphore,
+    Stack,
     WithRefusals,
 )
 from harness.history.calls import REFUSED, Calls
 
 from .problem import Budget, Disagreement, QuickResult
+from .split import split
 
 if TYPE_CHECKING:
     from .findings import Findings
@@ -78,7 +86,9 @@ def check(
     mine = calls.pick(calls.named(sorted(model.fs))) if ignored else calls
     algorithm = quick_algorithm(model) if quick else None
     deadline = time.monotonic() + budget.seconds
+    whole = mine
     try:
+        mine = split(mine, model)
         outcome = algorithm(mine) if algorithm else QuickResult(undecided=tuple(np.unique(mine.key).tolist()))
         findings = None
         if outcome.failures or outcome.undecided:
@@ -93,7 +103,7 @@ def check(
         what = error if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
         raise ModelError(f"the model {name} cannot read this history: {what}") from error
     pictures = findings.pictures if findings else ()
-    return Checked(_verdict(mine, name, findings), pictures, algorithm is not None, len(outcome.undecided), ignored)
+    return Checked(_verdict(whole, name, findings), pictures, algorithm is not None, len(outcome.undecided), ignored)
 
 
 def _calls_by_function(calls: Calls) -> dict[str, int]:
@@ -120,7 +130,7 @@ def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
     """Return the fast algorithm for exactly this model; a derived class may change its meaning."""
     if isinstance(model, WithRefusals):
         granted = quick_algorithm(model.model)
-        return None if granted is None else lambda calls: _with_refusals(granted(calls), calls, model)
+        return None if granted is None else lambda calls: _with_refusals(granted, calls, model)
     kind = type(model)
     if isinstance(model, Mutex | Semaphore) and kind in (Mutex, Semaphore):
         from . import deadlines  # late, like the others: one is enough
@@ -130,20 +140,47 @@ def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
         from . import fifo
 
         return lambda calls: fifo.check(calls, model)
-    if kind not in OWNED:
-        return None
-    from . import definite
+    if kind in OWNED:
+        from . import definite
 
-    return lambda calls: definite.check(calls, model)
+        return lambda calls: definite.check(calls, model)
+    if isinstance(model, Register) and kind in (Register, CasRegister, KeyValue):
+        from . import chains
+
+        return lambda calls: chains.check(calls, model)
+    return _monitor(kind)
 
 
-def _with_refusals(outcome: QuickResult, calls: Calls, model: WithRefusals) -> QuickResult:
-    """Return the result for all calls, given that of the calls that did not fail: a key that is wrong without its
-    failed calls is wrong with them, and one that is not needs a search if it has any."""
-    kept = calls.named([REFUSED + f for f in sorted(model.model.refusals)])
-    wrong = {failure.key for failure in outcome.failures}
-    searched = {*outcome.undecided, *np.unique(calls.key[kept]).tolist()} - wrong
-    return QuickResult(outcome.failures, tuple(sorted(searched)))
+def _monitor(kind: type[Model]) -> Callable[[Calls], QuickResult] | None:
+    """Return the algorithm for the unambiguous histories of a collection."""
+    if kind is FifoQueue:
+        from .queues import check_queues
+
+        return check_queues
+    if kind is Stack:
+        from .stacks import check_stacks
+
+        return check_stacks
+    if kind is ElementSet:
+        from . import sets
+
+        return sets.check
+    if kind is AppendOnlyList:
+        from . import lists
+
+        return lambda calls: lists.check(calls, ordered=True)
+    return None
+
+
+def _with_refusals(granted: Callable[[Calls], QuickResult], calls: Calls, model: WithRefusals) -> QuickResult:
+    """Return the result for all calls by the algorithm ``granted`` for those that did not fail: a key that is wrong
+    without its failed calls is wrong with them, and one that is not needs a search if it has any."""
+    failed = calls.named([REFUSED + f for f in sorted(model.model.refusals)])
+    rows = np.flatnonzero(~failed)
+    outcome = granted(calls.pick(rows))
+    failures = tuple(replace(one, rows=tuple(rows[list(one.rows)].tolist())) for one in outcome.failures)
+    searched = {*outcome.undecided, *np.unique(calls.key[failed]).tolist()} - {one.key for one in failures}
+    return QuickResult(failures, tuple(sorted(searched)))
 
 
 def _verdict(calls: Calls, name: str, findings: Findings | None) -> Verdict:

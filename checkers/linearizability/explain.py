@@ -97,11 +97,15 @@ def _entries(part: KeyProblem, call: int) -> str:
     return f"from entry {begin} on" if end == NEVER else f"entries {begin} to {end}"
 
 
+RETURNING: Final = frozenset({"read", "get", "dequeue", "pop"})
+"""Functions of which only the returned value matters."""
+
+
 def label(operation: Operation) -> str:
     """Return what a call did, in a few words: ``acquire → token 7``, ``cas [0 3]``, ``read → 2``."""
-    argument = _value(operation.argument) if operation.f.removeprefix(REFUSED) not in ACQUIRE | {"read"} else ""
+    argument = _value(operation.argument) if operation.f.removeprefix(REFUSED) not in ACQUIRE | RETURNING else ""
     result = _value(operation.result) if operation.f != "write" else ""
-    if operation.f == "read" and operation.known and not result:
+    if operation.f in RETURNING and operation.known and not result:
         result = "nil"
     done = f" → {result}" if result and result != argument else ""
     return operation.f + (f" {argument}" if argument else "") + (done if operation.known else ", outcome unknown")

@@ -120,7 +120,7 @@ class Searcher:
     """
 
     def __init__(self, model: Model, operations: Sequence[Operation], effort: Effort | None = None) -> None:
-        self._table = ModelTable(model, operations)
+        self._table = ModelTable(model.for_operations(operations), operations)
         self._effort = effort or Effort()
 
     def search(self, problem: KeyProblem, budget: Budget) -> SearchAnswer:

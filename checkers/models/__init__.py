@@ -1,4 +1,4 @@
-"""Models: sequential specifications of locks and registers, against which a history is checked.
+"""Models: sequential specifications of locks, registers and collections, against which a history is checked.
 
 A model gives the state that follows from a state and an operation. It is pure: states are hashable and never changed,
 and the same arguments give the same result, so results are cached. A user's model is any class with ``initial`` and
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import locks, registers
+from . import collections, key_value, locks, registers
 from .base import Either, Inconsistent, Model, Operation
+from .collections import AppendOnlyList, ElementSet, FifoQueue, Stack
 from .evidence import WithRefusals
+from .key_value import KeyValue, MultiRegister
 from .locks import (
     ACQUIRE,
     LOCKING,
@@ -28,11 +30,11 @@ from .locks import (
     Semaphore,
     shared,
 )
-from .registers import CasRegister, Register, frozen, worded
+from .registers import CasRegister, Register, frozen, plain, worded
 
 MODELS: Final[dict[str, type[Model]]] = {
     kind.name: kind
-    for module in (locks, registers)
+    for module in (locks, registers, key_value, collections)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Model)
     if kind.name
@@ -45,13 +47,18 @@ __all__ = [
     "MODELS",
     "OWNED",
     "RELEASE",
+    "AppendOnlyList",
     "CasRegister",
     "Either",
+    "ElementSet",
     "FencedMutex",
     "FifoLock",
+    "FifoQueue",
     "Inconsistent",
+    "KeyValue",
     "LeaseMutex",
     "Model",
+    "MultiRegister",
     "Mutex",
     "Operation",
     "OwnerMutex",
@@ -60,8 +67,10 @@ __all__ = [
     "ReentrantMutex",
     "Register",
     "Semaphore",
+    "Stack",
     "WithRefusals",
     "frozen",
+    "plain",
     "shared",
     "worded",
 ]

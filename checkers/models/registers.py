@@ -31,7 +31,7 @@ class Register(Model):
         if nil_reads not in NIL_READS:
             raise ValueError(f"nil_reads must be one of {', '.join(NIL_READS)}, got {nil_reads!r}")
         self._initial = frozen(initial)
-        self._nil_says = nil_reads == "initial"
+        self.nil_says = nil_reads == "initial"
 
     @property
     def initial(self) -> Hashable:
@@ -39,13 +39,17 @@ class Register(Model):
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
         if operation.f == "write":
-            return _plain(operation.argument)
+            return self.value_of(operation.argument)
         if not operation.known:
             return state
-        seen = _plain(operation.result)
-        if seen == state or (seen is None and not self._nil_says):
+        seen = self.value_of(operation.result)
+        if seen == state or (seen is None and not self.nil_says):
             return state
         return Inconsistent(f"the value is {worded(state)}")
+
+    def value_of(self, value: Any) -> Hashable:
+        """Return the content of the register that a call wrote or read."""
+        return plain(value)
 
     def describe(self, state: Hashable) -> str:
         return worded(state)
@@ -81,7 +85,7 @@ def _old_and_new(operation: Operation) -> tuple[Hashable, Hashable]:
     return pair
 
 
-def _plain(value: Any) -> Hashable:
+def plain(value: Any) -> Hashable:
     """Return the value that a call wrote or read: its value, or the entry ``value`` of a mapping."""
     if type(value) in _DISTINCT:
         return value  # type: ignore[no-any-return]

@@ -138,6 +138,7 @@ OPERATIONS: Final = frozenset(
     {
         *("read", "write", "cas", "acquire", "release", "lock", "unlock", "extend", "check", "enqueue", "cancel"),
         *("acquire-read", "acquire-write", "release-read", "release-write"),
+        *("get", "put", "append", "txn", "dequeue", "push", "pop", "add", "remove", "contains"),
     }
 )
 """Functions whose values have keys, if any values do. Values of a client's other functions may serve the test
@@ -173,7 +174,12 @@ def _are_pairs(entries: Entries, found: list[Any]) -> bool:
 
 
 def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple) and len(value) == 2
+    return isinstance(value, tuple) and len(value) == 2 and not all(map(_is_access, value))
+
+
+def _is_access(value: Any) -> bool:
+    """Return whether a value is a part of a transaction, ``[:read x 1]``: two of them are no ``[key value]`` pair."""
+    return isinstance(value, tuple) and len(value) == 3 and isinstance(value[0], Keyword)
 
 
 def _split(entries: Entries, found: list[Any]) -> list[Any]:
