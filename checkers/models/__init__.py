@@ -9,19 +9,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import collections, key_value, locks, registers
+from . import collections, key_value, leases, locks, registers
 from .base import Either, Inconsistent, Model, Operation
 from .collections import AppendOnlyList, ElementSet, FifoQueue, Stack
 from .evidence import WithRefusals
 from .key_value import KeyValue, MultiRegister
+from .leases import LeaseMutex
 from .locks import (
     ACQUIRE,
     LOCKING,
-    OWNED,
     RELEASE,
     FencedMutex,
     FifoLock,
-    LeaseMutex,
     Mutex,
     OwnerMutex,
     ReadWriteLock,
@@ -34,12 +33,15 @@ from .registers import CasRegister, Register, frozen, plain, worded
 
 MODELS: Final[dict[str, type[Model]]] = {
     kind.name: kind
-    for module in (locks, registers, key_value, collections)
+    for module in (locks, leases, registers, key_value, collections)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Model)
     if kind.name
 }
 """All models of these modules, by the name that users type."""
+
+OWNED: Final = (OwnerMutex, ReentrantMutex, FencedMutex, ReentrantFencedMutex, ReadWriteLock, LeaseMutex)
+"""Models of locks whose holds have an owner."""
 
 __all__ = [
     "ACQUIRE",
