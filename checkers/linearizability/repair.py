@@ -4,7 +4,7 @@ Calls of unknown outcome make the search expensive, although each of them concer
 the search, :func:`decide` walks through a guessed order of the known calls, and the model judges each step. If a step
 is impossible, it tries
 
-1. to put one unknown call in front of it;
+1. to put one unknown call in front of it, or two;
 2. to order the calls around it anew by a search, with unknown calls, from the state before them;
 3. to prove the history wrong by a small part around it (:mod:`.parts`);
 
@@ -15,7 +15,7 @@ window. The pieces that are ordered anew follow each other in the order of the p
 windows inside a piece. So whatever comes before a call was invoked before the call returns: a known call of an earlier
 piece has an earlier point, and an unknown call is used in a piece only if it was invoked before the last point of it.
 
-**The cost.** A history takes linear time if its unknown calls are needed in few places, or if one is enough in each.
+**The cost.** A history takes linear time if its unknown calls are needed in few places, or if two are enough in each.
 In general the question is NP-complete (docs/checking.md): so pieces and parts have a largest size, and searches in
 them a largest number of configurations. A history that is not decided so is left to the search.
 """
@@ -129,7 +129,7 @@ class _Walk:
     def decision(self) -> Decision:
         while self.left:
             call = self.left[-1]
-            if call in self.used or self._take(call) or self._take_after_an_unknown_call(call) or not self.must[call]:
+            if call in self.used or self._take(call) or self._take_after_unknown_calls(call) or not self.must[call]:
                 self.left.pop()
                 continue
             failed = self._order_anew()
@@ -154,17 +154,29 @@ class _Walk:
         self.states.append(self.state)
         self.state = after
 
-    def _take_after_an_unknown_call(self, call: int) -> bool:
-        for calls in self.unknown:
-            spare = next((one for one in calls if one not in self.used), None)
-            if spare is None or self.invoked[spare] >= self.point[call]:
-                continue
-            between = self._after(self.state, spare)
-            if isinstance(between, Inconsistent | Either):
-                continue
-            if not isinstance(self._after(between, call), Inconsistent | Either):
-                return self._take(spare) and self._take(call)
+    def _take_after_unknown_calls(self, call: int) -> bool:
+        """Take a call after one unknown call that makes it possible, else after two, such as a release of the holder
+        and an acquire of the client."""
+        spare = self._spare(self.point[call])
+        between = [(one, self._after(self.state, one)) for one in spare]
+        possible = [(one, state) for one, state in between if not isinstance(state, Inconsistent | Either)]
+        for one, state in possible:
+            if self._is_possible(state, call):
+                return self._take(one) and self._take(call)
+        for one, state in possible:
+            for other in spare:
+                then = self._after(state, other)
+                if other != one and not isinstance(then, Inconsistent | Either) and self._is_possible(then, call):
+                    return self._take(one) and self._take(other) and self._take(call)
         return False
+
+    def _spare(self, before: int) -> list[int]:
+        """Return the first unused one of equal unknown calls, of those invoked before this entry."""
+        first = (next((one for one in calls if one not in self.used), None) for calls in self.unknown)
+        return [one for one in first if one is not None and self.invoked[one] < before]
+
+    def _is_possible(self, state: Hashable, call: int) -> bool:
+        return not isinstance(self._after(state, call), Inconsistent | Either)
 
     def _order_anew(self) -> Decision | None:
         """Order the calls around the next one anew; return what is known if that fails."""
