@@ -109,7 +109,7 @@ class ProvedImpossible:
 
     ``rows`` is a part of the history. Removing every other call of the key makes no wrong history correct and no
     correct history wrong. The part need not be the smallest one. ``position`` is the entry at which the last order was
-    lost.
+    lost; of a stack or a register, the last return of the part.
     """
 
     key: int

@@ -138,7 +138,7 @@ OPERATIONS: Final = frozenset(
     {
         *("read", "write", "cas", "acquire", "release", "lock", "unlock", "extend", "check", "enqueue", "cancel"),
         *("acquire-read", "acquire-write", "release-read", "release-write"),
-        *("get", "put", "append", "txn", "dequeue", "push", "pop", "add", "remove", "contains"),
+        *("get", "put", "append", "txn", "dequeue", "push", "pop", "remove", "contains"),
     }
 )
 """Functions whose values have keys, if any values do. Values of a client's other functions may serve the test

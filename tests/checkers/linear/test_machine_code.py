@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.linearizability import generate
 from benchmarks.linearizability.generate import Shape, Workload
-from harness.checkers.linearizability import arrays, deadlines, definite, kernel
+from harness.checkers.linearizability import arrays, deadlines, definite, kernel, stacks
 from harness.checkers.linearizability.check import Checked, check
 from harness.checkers.models import (
     CasRegister,
@@ -30,12 +30,14 @@ from harness.checkers.models import (
     ReentrantMutex,
     Register,
     Semaphore,
+    Stack,
 )
 from harness.history import compiled, pairing
 from harness.history.calls import Calls
 from harness.history.compiled import MachineCode, fastest
 from harness.history.files import read_calls
-from tests.checkers.linear.build import without_grants
+from tests.checkers.linear.build import Entry, without_grants
+from tests.checkers.linear.build import calls as small_calls
 from tests.checkers.linear.draw import Draw, draw_history, grant_call, lock_call, register_call
 
 pytestmark = pytest.mark.timeout(1800)
@@ -61,7 +63,15 @@ def plain_register_call(random: Random) -> tuple[str, Any, Any]:
     return call
 
 
+def stack_call(random: Random) -> tuple[str, Any, Any]:
+    """Draw a push of an element that is rarely pushed twice, or a pop."""
+    if random.random() < 0.6:
+        return "push", random.randint(1, 9), None
+    return "pop", None, random.choice((None, *range(1, 10)))
+
+
 MODELS: Final[list[tuple[Model, Draw]]] = [
+    (Stack(), stack_call),
     (Mutex(), lock_call),
     (Semaphore(2), lock_call),
     (OwnerMutex(), lock_call),
@@ -136,11 +146,14 @@ def test_numba_compiles_every_loop_that_a_check_starts(tmp_path: Path, monkeypat
     calls = read_calls(path, "values")
     for model in (Mutex(), OwnerMutex()):
         both_ways(calls, model)
+    pushed: list[Entry] = [(0, kind, "push", 1) for kind in ("invoke", "ok")]
+    check(without_grants(small_calls(pushed)), Stack())
     rooms = partial(check, read_calls(write_history(tmp_path, "cas-register", 2000), "values"), CasRegister())
     monkeypatch.setattr("harness.checkers.linearizability.search.ENTRIES", 2)
     rooms()
     loops = (
-        pairing._pair, definite._walk, definite._sweep, deadlines._lost, arrays.prepare, arrays.rehash, kernel.explore
+        pairing._pair, definite._walk, definite._sweep, deadlines._lost, arrays.prepare, arrays.rehash, kernel.explore,
+        stacks._nest,
     )  # fmt: skip
     for loop in loops:
         code: Any = fastest(loop, rows=0)

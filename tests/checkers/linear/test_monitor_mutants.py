@@ -108,7 +108,7 @@ MISTAKES: Final[dict[str, Mistake]] = {
         "cas-register", chains, check_register, "        yield from self._branches()\n", "",
     ),
     "writes may follow each other in a circle": (
-        "cas-register", chains, check_register, "        yield from self._circles()\n", "pass",
+        "cas-register", chains, check_register, "        yield from self._circles()\n", "",
     ),
     "a write may follow a value that nobody wrote": (
         "cas-register", chains, check_register, "        yield from self._lost()\n", "",

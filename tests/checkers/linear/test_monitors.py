@@ -238,7 +238,7 @@ CASES: Final = {
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("number", [150, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [150, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_brute_force_agrees_on_drawn_histories(name: str, number: int) -> None:
     model, draw, run = CASES[name]
     dice = random.Random(number)
@@ -246,7 +246,7 @@ def test_brute_force_agrees_on_drawn_histories(name: str, number: int) -> None:
     drawn += [run_history(dice, model, run) for _ in range(number)]
     wrong, undecided = compare(model, drawn)
     assert number / 5 < wrong < number * 9 / 5
-    assert undecided < number * (1 if name == "set" else 0.2)
+    assert undecided < number * (1 if name == "set" else 0.3)
 
 
 def small_histories(doings: list[Doing], count: int) -> Iterator[list[Entry]]:
@@ -331,7 +331,7 @@ SPLIT: Final[dict[str, tuple[Model, Draw]]] = {
 
 
 @pytest.mark.parametrize("name", SPLIT)
-@pytest.mark.parametrize("number", [100, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [100, pytest.param(3_000, marks=pytest.mark.slow)])
 def test_check_agrees_with_brute_force_on_the_whole_key(name: str, number: int) -> None:
     """Also where the check splits a key, or joins states of a store."""
     model, draw = SPLIT[name]
