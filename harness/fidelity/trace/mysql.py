@@ -86,7 +86,7 @@ class MysqlSpecification(SteppedSpecification[SteppedConnection]):
 
     def execute(self, talk: Conversation, request: Request, chosen: int, moment: Moment) -> None:  # noqa: ARG002
         host = self._running()
-        host.wall = chosen
+        host.wall = chosen >> 1
         if request.words[0] == LOGIN:
             _, _, number, salt = request.words
             self._server.next_number = int(number)
@@ -100,7 +100,7 @@ class MysqlSpecification(SteppedSpecification[SteppedConnection]):
         session.may_time_out = reply is None or reply.data.decode() not in _GRANTED
         session.may_be_idle = talk.ended_ns is not None and request is self._last.get(talk.number)
         session.replied_ns = request.replied_ns or FOREVER
-        session.begin_statement(stops=id(request) in self._meeting)
+        session.begin_statement(stops=bool(chosen & 1))
         connection.ask(request.data)
 
     def passing(self, before_ns: int) -> Sequence[int]:
@@ -149,10 +149,14 @@ class MysqlSpecification(SteppedSpecification[SteppedConnection]):
         return True
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
+        """Return twice the reading of the clock, and 1 more if the statement stops before its row locks."""
+        del reply
+        readings = self._readings(request, *self._clock.interval(*moment))
+        return [2 * one for one in readings] + ([2 * readings[0] + 1] if id(request) in self._meeting else [])
+
+    def _readings(self, request: Request, first: int, last: int) -> list[int]:
         """Return the earliest reading. A statement that compares with the time may also be executed with the latest
         one, or with as much an earlier one as the time that it compares with is inexact."""
-        del reply
-        first, last = self._clock.interval(*moment)
         text = request.words[-1]
         if request.words[0] != QUERY or not _TIME.search(text):
             return [max(1, first)]

@@ -1,8 +1,8 @@
 """Transactions of the simulated MySQL server whose statements can meet others in the middle.
 
 A simulated statement runs until it waits. On a real server another one may run between any two of its row locks, such
-as between a number of AUTO_INCREMENT and the row. Here a statement that overlapped with another one stops before each
-lock that it has not stopped for, until the search lets it go on.
+as between a number of AUTO_INCREMENT and the row. Here a statement that overlapped with another one is executed as a
+whole or, if the search chooses so, stops before each of its locks once, until the search lets it go on.
 """
 
 from __future__ import annotations
