@@ -25,6 +25,8 @@ from harness.history.compiled import fastest
 Workload = Literal["lock", "rw-lock", "queued-lock", "register", "cas-register"]
 FS: Final = ("acquire", "release", "read", "write", "cas", "enqueue")
 TYPES: Final = ("invoke", "ok", "fail", "info")
+STEPS: Final = 10
+"""A call of a lock whose clients go on takes as long as so many rows of an array."""
 BLOCK: Final = 500_000
 """Entries that are made into text at once."""
 START: Final = {
@@ -109,7 +111,7 @@ def _lock(columns: simulate.Columns, shape: Shape) -> tuple[int, int]:
         crashes = _first_half(shape, shape.crashed)
         return leaving(columns, shape.clients, shape.operations, crashes, wrong_from, shape.seed)
     first = ENQUEUE if shape.workload == "queued-lock" else ACQUIRE
-    lock = fastest(going_on.lock, rows=shape.operations)
+    lock = fastest(going_on.lock, rows=STEPS * shape.operations)
     unknown = _first_half(shape, shape.unknown)
     reads = 0.5 if shape.workload == "rw-lock" else 0.0
     return lock(columns, shape.clients, shape.operations, unknown, wrong_from, shape.seed, first, reads)
