@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from . import HistoryError
+from . import SECOND, HistoryError
 from .files import line_blocks
 from .pairing import RECORDING
 
@@ -21,6 +21,10 @@ OWN_LINE: Final = b'{"process":-1,'
 """The beginning of each line that is about the recording. The recorder writes ``process`` first in these."""
 DRIFT: Final = 1e-3
 """The most that the rates of a monotonic clock and of true time differ; the kernel corrects at most half of that."""
+
+LEAST_GAP_NS: Final = SECOND
+"""The shortest time between two readings that counts. It is longer than those of a recorder that is not paused, so that
+the error of a clock is the same from the beginning on."""
 
 
 class _OwnLine(msgspec.Struct):
@@ -129,16 +133,16 @@ class ClockOffset:
 
 
 def clock_offsets(recordings: Sequence[Recording], clock_error_ns: int | None = None) -> dict[str, ClockOffset]:
-    """Return the offset of each clock. With one clock only, both numbers are 0, since it needs no other.
+    """Return the offset of each clock.
 
     ``clock_error_ns`` is the error of the wall clocks for which the kernel states none. Raises ValueError if it is None
-    and needed. If a wall clock was set meanwhile, the error grows by as much.
+    and needed: one clock alone needs none. If a wall clock was set meanwhile, the error grows by as much.
     """
     by_clock: dict[str, list[Recording]] = {}
     for one in recordings:
         by_clock.setdefault(one.clock, []).append(one)
-    if len(by_clock) == 1:
-        return {clock: ClockOffset(0, 0) for clock in by_clock}
+    if len(by_clock) == 1 and clock_error_ns is None:
+        clock_error_ns = 0
     return {clock: _offset(those, clock_error_ns) for clock, those in by_clock.items()}
 
 
@@ -149,5 +153,5 @@ def _offset(recordings: Sequence[Recording], clock_error_ns: int | None) -> Cloc
         source = recordings[errors.index(None)].source
         raise ValueError(f"{source}: its kernel states no error of the wall clock, as it does if NTP synchronizes it")
     low, high = min(one.offset_low for one in recordings), max(one.offset_high for one in recordings)
-    drift = int(DRIFT * max(one.gap_ns for one in recordings))
+    drift = int(DRIFT * max(LEAST_GAP_NS, *(one.gap_ns for one in recordings)))
     return ClockOffset((low + high) // 2, (high - low + 1) // 2 + max(known) + drift)

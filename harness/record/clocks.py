@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from time import monotonic_ns, time_ns
 from typing import Final
 
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 TIME_NAMESPACE: Final = Path("/proc/self/timens_offsets")
 UNSYNCHRONIZED: Final = 0x40
 """STA_UNSYNC of adjtimex(2): the kernel has no bound for the error of its clock."""
+
+
+CLOSE_NS: Final = 20_000
+READINGS: Final = 5
 
 
 class _Timex(ctypes.Structure):
@@ -24,6 +29,18 @@ class _Timex(ctypes.Structure):
         ("status", ctypes.c_int),
         ("rest", ctypes.c_char * 256),
     )
+
+
+def monotonic_and_wall_ns() -> tuple[int, int]:
+    """Read both clocks at one moment: read them again, a few times at most, if another thread ran in between."""
+    readings = []
+    for _ in range(READINGS):
+        before, wall, after = monotonic_ns(), time_ns(), monotonic_ns()
+        readings.append((after - before, before, wall))
+        if after - before <= CLOSE_NS:
+            break
+    _, monotonic, wall = min(readings)
+    return monotonic, wall
 
 
 def wall_clock_error_ns() -> int | None:

@@ -16,14 +16,13 @@ import os
 import secrets
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic_ns
 from typing import Any, Final
 
-from .clocks import monotonic_clock_name, wall_clock_error_ns
+from .clocks import monotonic_and_wall_ns, monotonic_clock_name, wall_clock_error_ns
 
 INTERVAL_S: Final = 0.05
 """Seconds between two writes."""
@@ -154,7 +153,7 @@ class Writer:
 
     def _write_to(self, write: Callable[[bytes], None], recording: str) -> None:
         about = {"recording": recording, "host": self._host, "pid": os.getpid(), "boot": monotonic_clock_name()}
-        write(_own_line("start", {**about, "error_ns": wall_clock_error_ns()}, monotonic_ns()))
+        write(_own_line("start", {**about, "error_ns": wall_clock_error_ns()}, monotonic_and_wall_ns()))
         # A file system or container that is started again may have the same host name and process id.
         texts = _Texts(f"{self._host}/{os.getpid()}-{recording[:4]}")
         told, due_ns = 0, 0
@@ -162,21 +161,21 @@ class Writer:
         while not closing:
             closing = self._closed.wait(INTERVAL_S if len(self._entries) < BUSY else 0)
             # Entries that were appended before this moment are written before the line that says so.
-            now_ns = monotonic_ns()
+            now = now_ns, wall_ns = monotonic_and_wall_ns()
             if self._entries or now_ns >= due_ns or closing:
                 due_ns = now_ns + int(IDLE_S * 1e9)
             else:
                 continue
-            left, texts.wall_offset_ns = len(self._entries), time.time_ns() - monotonic_ns()
+            left, texts.wall_offset_ns = len(self._entries), wall_ns - now_ns
             for count in (*[BATCH] * (left // BATCH), left % BATCH):
                 write("".join([texts.line(self._entries.popleft()) for _ in range(count)]).encode())
             if self.lost > told:
                 with self._lock:
                     calls, since_ns, told = self.lost - told, self._lost_since_ns, self.lost
                     self._lost_since_ns = 0
-                write(_own_line("lost", {"calls": calls, "from_ns": since_ns}, monotonic_ns()))
-            write(_own_line("clock", {"error_ns": wall_clock_error_ns()}, now_ns))
-        write(_own_line("stop", {"reason": "done"}, now_ns))
+                write(_own_line("lost", {"calls": calls, "from_ns": since_ns}, monotonic_and_wall_ns()))
+            write(_own_line("clock", {"error_ns": wall_clock_error_ns()}, now))
+        write(_own_line("stop", {"reason": "done"}, now))
 
 
 def _opened(target: str, name: str) -> tuple[Callable[[bytes], None], Callable[[], None]]:
@@ -225,9 +224,10 @@ class _WholeLines:
         os.close(self._file)
 
 
-def _own_line(f: str, value: Any, time_ns: int) -> bytes:
-    """Return an entry of the recorder itself. ``process`` comes first, so that a reader finds these lines quickly."""
-    entry = {"process": -1, "time": time_ns, "wall": time.time_ns(), "type": "info", "f": f, "value": value}
+def _own_line(f: str, value: Any, now: tuple[int, int]) -> bytes:
+    """Return an entry of the recorder itself, with a reading of both clocks. ``process`` comes first, so that a reader
+    finds these lines quickly."""
+    entry = {"process": -1, "time": now[0], "wall": now[1], "type": "info", "f": f, "value": value}
     return json.dumps(entry, separators=(",", ":")).encode() + b"\n"
 
 

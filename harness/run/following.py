@@ -57,8 +57,8 @@ class _Source:
 class Follower:
     """Takes the lines of histories as they are written.
 
-    It has a monitor for each clock, which compares its holds exactly, and, if there are several clocks, one that
-    compares all of them with the uncertainty of the clocks. ``key`` restricts it to one key.
+    It has a monitor for each clock, which compares its holds exactly, and one that compares the holds of all clocks
+    with their uncertainty. ``key`` restricts it to one key.
     """
 
     def __init__(self, model: Model, *, key: str | None = None, clock_error_ns: int | None = None) -> None:
@@ -127,7 +127,8 @@ class Follower:
         if clock not in self._monitors:
             self._monitors[clock] = self._monitor()
         yield self._monitors[clock], ClockOffset(0, 0)
-        if len(self._offsets) > 1:
+        # From the first entry on, since another clock may appear at any time.
+        if clock in self._offsets:
             yield self._all, self._offsets[clock]
 
     def _take_entry(self, source: _Source, line: bytes) -> Violation | None:

@@ -90,7 +90,7 @@ def write_recordings(
     paths = []
     for machine, shift in enumerate(shifts):
         boots = 0 if one_clock else 777 * MS * (machine + 1)
-        end = max(call.ended for call in calls) + 100 * MS
+        end = max((call.ended for call in calls), default=ORIGIN_NS) + 100 * MS
         lines = list(_entries([call for call in calls if call.machine == machine], machine))
         gone = [gap for gap in gaps if gap.machine == machine]
         lines += [

@@ -83,6 +83,14 @@ def test_a_release_that_arrives_late_is_waited_for(tmp_path: Path) -> None:
     assert follower.take(follower.source(one), b"".join(first[3:])) is None
 
 
+def test_entries_from_before_another_clock_appears_count(tmp_path: Path) -> None:
+    """A hold of machine 0 is compared with one of machine 1, whose recording begins later."""
+    one, two = write_recordings(tmp_path, OVERLAP, shifts=[0, 0], error_ns=MS)
+    follower = Follower(find_model("owner-mutex", {}))
+    assert follower.take(follower.source(one), one.read_bytes()) is None
+    assert follower.take(follower.source(two), two.read_bytes()) is not None
+
+
 def clock_line(ms: int) -> bytes:
     now = ORIGIN_NS + ms * MS
     entry = {"process": -1, "time": now, "wall": now, "type": "info", "f": "clock", "value": {"error_ns": 0}}
