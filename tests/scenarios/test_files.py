@@ -19,10 +19,10 @@ NAMES = catalogue.names()
 REFUSED = {
     "sim": {
         # Locks in other languages, services without a simulated server, and features that the simulator does not have.
-        "clock-local-deadline.node", "consul-isolated.api", "etcd-pause.go", "fu-multi-primary",
+        "clock-local-deadline.node", "consul-isolated.api", "etcd-11456.rpc", "etcd-pause.go", "fu-multi-primary",
         "getlock-multi-primary", "hz-lock", "k8s-clock-jump", "k8s-partition", "k8s-partition.release",
         "nats-expiry-unseen", "nats-power-loss", "natspy-dead-holder", "natspy-foreign-purge", "nrl-expired.node",
-        "nrl-expired.release", "nrl-tie.split", "rds-counts-twice", "rds-fenced-get.java",
+        "nrl-expired.release", "nrl-tie.split", "pg-adv-collision.tooz", "rds-counts-twice", "rds-fenced-get.java",
         "rds-multilock.java", "rds-one-replica", "rds-renew-stops.java", "redis-aof-1s", "redsync-extend.go",
         "rl-pause-inflight.node", "rpy-cancel-acquire", "rpy-token-tasks", "sfy-initial-ttl", "sfy-stale-table",
         "sfy-whole-seconds", "sfy-whole-seconds.memcached", "shedlock-skew.java", "shedlock-skew.stale-now.java",
