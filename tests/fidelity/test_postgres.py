@@ -348,3 +348,35 @@ def test_portals_of_a_failed_transaction_stay_until_it_ends(pair: PostgresPair) 
     assert "ERROR 42P03" in answers[3]
     assert "ERROR 25P02" in answers[4]
     assert answers[7].endswith("ROLLBACK; I")
+
+
+@pytest.mark.real
+def test_a_key_is_not_looked_up_again_after_a_wait_for_another(pair: PostgresPair) -> None:
+    """Session 3 has found no row with the key d when it begins to wait for session 2."""
+    assert same(
+        pair, ("sql", 0, "UPDATE t SET u = 'y' WHERE k = 'b'"), ("sql", 0, "BEGIN"), ("sql", 2, "BEGIN"),
+        ("sql", 2, "DELETE FROM t WHERE k = 'b'"),
+        ("sql", 3, "INSERT INTO t (k, v, u) VALUES ('d', 0, 'y') ON CONFLICT DO NOTHING"),
+        ("sql", 0, "INSERT INTO t (k, v, u) VALUES ('d', 0, NULL) ON CONFLICT DO NOTHING"), ("close", 2),
+    )[4:] == ["waits", "INSERT 0 1; T", "closed | session 3: INSERT 0 0; I"]  # fmt: skip
+
+
+@pytest.mark.real
+def test_a_cycle_of_two_queues_is_broken_at_the_farthest_wait(pair: PostgresPair) -> None:
+    answers = same(
+        pair, ("sql", 2, "SELECT pg_advisory_lock_shared(0)"), ("sql", 1, "SELECT pg_advisory_lock_shared(1)"),
+        ("sql", 3, "SELECT pg_advisory_xact_lock(0)"), ("sql", 0, "SELECT pg_advisory_lock(1)"),
+        ("sql", 2, "SELECT pg_advisory_lock_shared(1)"), ("sql", 1, "SELECT pg_advisory_lock_shared(0)"),
+    )  # fmt: skip
+    assert answers[2:5] == ["waits"] * 3
+    assert answers[5].startswith("waits | session 2: ")
+
+
+@pytest.mark.real
+def test_a_setting_of_null_is_the_servers_value(pair: PostgresPair) -> None:
+    answers = same(
+        pair, ("sql", 0, "SELECT set_config('lock_timeout', '1000s', false)"),
+        ("sql", 0, "SELECT set_config('lock_timeout', NULL, NULL)"), ("sql", 0, "SELECT set_config(NULL, '1', false)"),
+    )  # fmt: skip
+    assert "['0']" in answers[1]
+    assert answers[2].startswith("ERROR 22004")

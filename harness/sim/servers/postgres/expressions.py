@@ -317,7 +317,7 @@ class Compiler:
 
         def compute(c: Context) -> Any:
             given = [value(c) for value in values]
-            return None if None in given else found.call(c.session, *given)
+            return None if found.strict and None in given else found.call(c.session, *given)
 
         return Expr(compute, found.result)
 

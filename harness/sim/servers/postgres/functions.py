@@ -29,15 +29,17 @@ class Caller(Protocol):
 
     def setting(self, name: str) -> str: ...
 
-    def set_config(self, name: str, value: str, *, local: bool) -> str: ...
+    def set_config(self, name: str, value: str | None, *, local: bool) -> str: ...
 
 
 class Function(NamedTuple):
-    """A function: types of its arguments, type of its result, and the code. A NULL argument gives NULL."""
+    """A function: types of its arguments, type of its result, and the code. A NULL argument gives NULL if it is
+    ``strict``."""
 
     arguments: tuple[int, ...]
     result: int
     call: Callable[..., Any]
+    strict: bool = True
 
 
 def moment(wall_ns: int) -> datetime:
@@ -49,8 +51,10 @@ def _setting(caller: Caller, name: str) -> str:
     return caller.setting(name)
 
 
-def _set_config(caller: Caller, name: str, value: str, local: bool) -> str:
-    return caller.set_config(name, value, local=local)
+def _set_config(caller: Caller, name: str | None, value: str | None, local: bool | None) -> str:
+    if name is None:
+        raise PgError("22004", "SET requires parameter name")
+    return caller.set_config(name, value, local=bool(local))
 
 
 FUNCTIONS: Final[dict[tuple[str, int], Function]] = {
@@ -63,7 +67,7 @@ FUNCTIONS: Final[dict[tuple[str, int], Function]] = {
     ("hashtext", 1): Function((TEXT,), INT4, lambda _, text: hash_text(text)),
     ("hashtextextended", 2): Function((TEXT, INT8), INT8, lambda _, text, seed: hash_text_extended(text, seed)),
     ("current_setting", 1): Function((TEXT,), TEXT, _setting),
-    ("set_config", 3): Function((TEXT, TEXT, BOOL), TEXT, _set_config),
+    ("set_config", 3): Function((TEXT, TEXT, BOOL), TEXT, _set_config, strict=False),
     ("upper", 1): Function((TEXT,), TEXT, lambda _, text: text.upper()),
     ("lower", 1): Function((TEXT,), TEXT, lambda _, text: text.lower()),
     ("length", 1): Function((TEXT,), INT4, lambda _, text: len(text)),

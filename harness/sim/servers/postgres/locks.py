@@ -196,7 +196,9 @@ class LockManager:
             ring = self._cycle(holder, queued=True)
             if ring is None:
                 return
-            request, other = next((one, two) for one, two in ring if one.tag == two.tag and self._is_ahead(two, one))
+            # PostgreSQL tries the farthest wait of the cycle first.
+            waits = reversed(ring)
+            request, other = next((one, two) for one, two in waits if one.tag == two.tag and self._is_ahead(two, one))
             requests = self._queues[request.tag].requests
             requests.remove(request)
             requests.insert(requests.index(other), request)

@@ -70,10 +70,10 @@ class PgSession:
         """Return a run-time parameter as SHOW does."""
         return self._settings[settings.known(name)]
 
-    def set_config(self, name: str, value: str, *, local: bool) -> str:
-        """Set a run-time parameter, for the present transaction only if ``local``."""
+    def set_config(self, name: str, value: str | None, *, local: bool) -> str:
+        """Set a run-time parameter, for the present transaction only if ``local``. None is the server's value."""
         name = settings.known(name)
-        text = settings.checked(name, value)
+        text = self.server.settings[name] if value is None else settings.checked(name, value)
         if local:
             if self.trx is None:
                 self.warn("SET LOCAL can only be used in transaction blocks", "25P01")

@@ -49,16 +49,16 @@ def _checked(table: Table, values: Values) -> Values:
 def _conflict(session: SessionInterface, table: Table, values: Values, keys: list[Key], own: Row | None) -> Generator[
     Wait, None, tuple[str, Row] | None
 ]:  # fmt: skip
-    """Return the key and the row that new values conflict with, after the end of transactions that may decide it."""
+    """Return the key and the row that new values conflict with, after the end of transactions that may decide it. A key
+    that has been looked up is not looked up again after a wait for another one."""
     trx = session.transaction()
-    while True:
-        found = _first_conflict(trx, table, values, keys, own)
-        if found is None:
-            return None
-        writer = found[1].newest().writer
-        if writer is trx or writer.ended:
-            return found
-        yield from wait_for_end(session, writer)
+    for key in keys:
+        while (found := _first_conflict(trx, table, values, [key], own)) is not None:
+            writer = found[1].newest().writer
+            if writer is trx or writer.ended:
+                return found
+            yield from wait_for_end(session, writer)
+    return None
 
 
 def _first_conflict(
