@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.checkers.models.key_value import text
-from harness.history.calls import Calls, Ints
+from harness.history.calls import NONE, Calls, Ints
 
 from .elements import failure
 from .problem import ProvedImpossible
@@ -45,17 +45,21 @@ class Appends:
     def _fill_key(self, rows: Ints, before: Ints, after: Ints) -> None:
         texts = _Texts(self._calls, rows)
         told: dict[int, tuple[str, list[int]]] = {}
+        follows: dict[int, str] = {}
         for got, get in texts.got.items():
             parts = texts.parts(got)
             for number, write in enumerate(parts):
                 value = "".join(texts.of[one] for one in parts[:number])
                 if write in told and (told[write][0] != value or write in parts[:number]):
                     self.failures.append(failure(self._calls, {*parts, get, *told[write][1]}))
+                    after[texts.got_by] = NONE  # what they tell contradicts itself, so nothing follows from it
                     return
                 told.setdefault(write, (value, [*parts, get]))
                 if number or write in texts.appends.values():
-                    before[write] = self._numbers.setdefault(value, len(self._numbers))
-                    after[write] = self._numbers.setdefault(value + texts.of[write], len(self._numbers))
+                    follows[write] = value
+        for write, value in follows.items():
+            before[write] = self._numbers.setdefault(value, len(self._numbers))
+            after[write] = self._numbers.setdefault(value + texts.of[write], len(self._numbers))
 
 
 class _AmbiguousError(Exception):
@@ -68,6 +72,8 @@ class _Texts:
     def __init__(self, calls: Calls, rows: Ints) -> None:
         self.of: dict[int, str] = {}
         self.got: dict[str, int] = {}
+        self.got_by: list[int] = []
+        """All gets that returned a text."""
         self.puts: dict[str, int] = {}
         self.appends: dict[str, int] = {}
         for row in rows.tolist():
@@ -79,6 +85,7 @@ class _Texts:
                 raise _AmbiguousError
             if f == "get":
                 self.got.setdefault(value, row)
+                self.got_by.append(row)
                 continue
             if not value or value in (self.puts if f == "put" else self.appends):
                 raise _AmbiguousError

@@ -249,6 +249,17 @@ def test_brute_force_agrees_on_drawn_histories(name: str, number: int) -> None:
     assert undecided < number * (1 if name == "set" else 0.3)
 
 
+def test_appends_that_contradict_each_other_are_proved_wrong_by_what_tells_of_them() -> None:
+    """The texts say that c is the first append and the second one. The order of a and c is not known otherwise."""
+    entries: list[Entry] = [
+        (0, "invoke", "append", "a"), (1, "invoke", "get", None), (2, "invoke", "append", "c"),
+        (2, "ok", "append", None), (1, "ok", "get", "c"), (3, "invoke", "get", None), (4, "invoke", "get", None),
+        (0, "ok", "append", None), (4, "ok", "get", "ac"), (3, "ok", "get", "b"),
+    ]  # fmt: skip
+    assert compare(KeyValue(), [entries]) == (1, 0)
+    assert compare(KeyValue(), [entries[:-1]]) == (1, 0)
+
+
 def small_histories(doings: list[Doing], count: int) -> Iterator[list[Entry]]:
     """Yield all histories of ``count`` calls of these kinds, each with or without a return, in all interleavings."""
 
