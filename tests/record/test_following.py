@@ -39,7 +39,8 @@ def in_parts(random: Random, follower: Follower, paths: list[Path]) -> Violation
 @pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 1000), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("model", ONLINE)
 def test_a_violation_that_is_found_online_is_one_of_the_whole_history(tmp_path: Path, model: str, seeds: range) -> None:
-    """The control: most violations are found online."""
+    """The check of the whole may find one only as the clocks read, since it widens each call by itself, and forgets the
+    order of a process's calls. The control: most violations are found online."""
     online = offline = 0
     for seed in seeds:
         random = Random(seed)
@@ -52,7 +53,7 @@ def test_a_violation_that_is_found_online_is_one_of_the_whole_history(tmp_path: 
         )
         found = in_parts(random, Follower(find_model(model, {})), paths)
         whole = check(paths, model).verdict.valid
-        assert found is None or whole is False, (seed, found)
+        assert found is None or whole is not True, (seed, found)
         online, offline = online + (found is not None), offline + (whole is False)
     print(f"{model}: {online} of {offline} violations were found online")
     assert online > offline // 2
