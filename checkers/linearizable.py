@@ -17,10 +17,12 @@ with leases are not judged here, and such tokens are left out. :mod:`.fencing` j
 A hold may end in other ways than by a release that returned ok: the release was refused or has an unknown outcome, the
 lock said that it is lost, or the client died. The lock is free to grant the key from then on, as
 ``docs/histories.md`` says, so an unknown release is put in at that moment. An acquire of unknown outcome did not
-happen, unless the client's next answer is ok to a release, which it may explain.
+happen. The answer ok to a release after a call of unknown outcome is left out: a client that does not know whether it
+holds the lock may release what it does not hold, and many locks say ok to that and do nothing. What the release did to
+others is the matter of :mod:`.ownership` and :mod:`.keys`.
 
 The linear algorithm of :mod:`.linearizability.definite` decides this, and :mod:`.linearizability.repair` where an
-unknown acquire matters. Neither has a limit of time, so the verdict does not depend on the speed of the machine.
+unknown release matters. Neither has a limit of time, so the verdict does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -126,7 +128,8 @@ def settled(found: Holds, leases: Leases) -> Calls:
     """Return the calls of a run with their outcomes settled as the module says, in the order of invocations."""
     columns = found.view
     rows = [*_granted(found), *_released(found), *_endings(found), *_told(columns)]
-    return _calls(columns, sorted(rows + _explaining(columns, rows)), leases)
+    unsure = _unsure(columns, rows)
+    return _calls(columns, sorted(row for row in rows if row not in unsure), leases)
 
 
 Row = tuple[int, int, int, int, int]
@@ -190,26 +193,22 @@ def _told(columns: View) -> list[Row]:
     ]
 
 
-def _explaining(columns: View, known: list[Row]) -> list[Row]:
-    """Return the acquires of unknown outcome that a release of the same client may need: its next known call."""
+def _unsure(columns: View, known: list[Row]) -> set[Row]:
+    """Return the releases whose client did not know whether it held the key: the last call had an unknown outcome."""
+    calls = [*columns.rows(ACQUIRE, INVOKE).tolist(), *columns.rows(RELEASE, INVOKE).tolist()]
     unknown = [
-        at
-        for at in columns.rows(ACQUIRE, INVOKE).tolist()
+        _row(columns, at, NEVER, 0)
+        for at in calls
         if columns.done[at] == NONE or columns.type[columns.done[at]] not in (OK, FAIL)
     ]
     if not unknown:
-        return []
+        return set()
     by_slot: dict[tuple[int, int], list[Row]] = {}
     for row in sorted(known):
         if row[1] != NEVER and row[2] < 2:
             by_slot.setdefault(row[3:], []).append(row)
-    found = []
-    for at in unknown:
-        row = _row(columns, at, NEVER, 0)
-        later = next((other for other in by_slot.get(row[3:], ()) if other[0] > at), None)
-        if later is not None and later[2] == 1:
-            found.append(row)
-    return found
+    following = (next((row for row in by_slot.get(one[3:], ()) if row[0] > one[0]), None) for one in unknown)
+    return {row for row in following if row is not None and row[2] == 1}
 
 
 def _calls(columns: View, rows: list[Row], found_leases: Leases) -> Calls:
