@@ -22,6 +22,7 @@ from benchmarks.linearizability.simulate import (
     RELEASE,
     SHORT,
     Columns,
+    between,
 )
 from harness.history.calls import NEVER, Ints
 from harness.history.compiled import compilable
@@ -38,11 +39,6 @@ explains."""
 
 
 @compilable
-def _between(low: int, high: int) -> int:
-    return low + int((high - low) * np.random.random())
-
-
-@compilable
 def _entry(columns: Columns, at: int, kind: int, table: Ints, me: int) -> int:
     times, processes, kinds, fs, firsts, seconds = columns
     times[at], processes[at], kinds[at], fs[at] = table[_DUE, me], table[_NAME, me], kind, table[_F, me]
@@ -55,7 +51,7 @@ def _entry(columns: Columns, at: int, kind: int, table: Ints, me: int) -> int:
 def _clients(count: int, first: int) -> Ints:
     table = np.zeros((7, count), dtype=np.int64)
     for client in range(count):
-        table[_DUE, client] = _between(0, HOLD)
+        table[_DUE, client] = between(0, HOLD)
         table[_NAME, client] = client
         table[_F, client] = first
     return table
@@ -67,7 +63,7 @@ def _call(columns: Columns, at: int, table: Ints, me: int, lost: bool) -> int:
     now = table[_DUE, me]
     at = _entry(columns, at, INVOKE, table, me)
     table[_LOST, me] = lost
-    table[_STAGE, me], table[_DUE, me] = _ARRIVES, now + _between(SHORT, LONG)
+    table[_STAGE, me], table[_DUE, me] = _ARRIVES, now + between(SHORT, LONG)
     if lost and table[_F, me] == ACQUIRE and np.random.random() < 0.5:
         table[_STAGE, me], table[_DUE, me] = _GIVES_UP, now + PATIENCE
     return at
@@ -82,7 +78,7 @@ def _return(columns: Columns, at: int, table: Ints, me: int, first: int) -> int:
     if table[_LOST, me]:
         table[_NAME, me] += table.shape[1]
     table[_STAGE, me], table[_TOKEN, me] = _CALLS, 0
-    table[_DUE, me] = now + (_between(HOLD // 4, HOLD) if f == ACQUIRE else _between(0, HOLD))
+    table[_DUE, me] = now + (between(HOLD // 4, HOLD) if f == ACQUIRE else between(0, HOLD))
     if took_effect:
         table[_F, me] = RELEASE if f == ACQUIRE else first if f == RELEASE else ACQUIRE
     return at
@@ -114,7 +110,7 @@ def _grant(table: Ints, waiting: Ints, waits: int, ready: Ints, turn: int, now: 
     for place in range(turn, waits - 1):
         waiting[place] = waiting[place + 1]
     ready[who] = 0
-    table[_STAGE, who], table[_DUE, who] = _ANSWERED, now + _between(SHORT, LONG)
+    table[_STAGE, who], table[_DUE, who] = _ANSWERED, now + between(SHORT, LONG)
     return who
 
 
@@ -151,7 +147,7 @@ def lock(
             at = _call(columns, at, table, me, unsure)
             lost += unsure
         elif stage == _ARRIVES:
-            table[_STAGE, me], table[_DUE, me] = _ANSWERED, now + _between(SHORT, LONG)
+            table[_STAGE, me], table[_DUE, me] = _ANSWERED, now + between(SHORT, LONG)
             if f == ACQUIRE:
                 table[_STAGE, me], table[_DUE, me] = _WAITS, NEVER
                 ready[me] = 1

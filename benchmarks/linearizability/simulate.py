@@ -41,7 +41,8 @@ _IDLE, _SENT, _ANSWERED, _WAITS, _LOST = range(5)
 
 
 @compilable
-def _between(low: int, high: int) -> int:
+def between(low: int, high: int) -> int:
+    """Draw a number from ``low`` up to ``high``."""
     return low + int((high - low) * np.random.random())
 
 
@@ -50,7 +51,7 @@ def _clients(count: int) -> Ints:
     """A column each."""
     table = np.zeros((7, count), dtype=np.int64)
     for client in range(count):
-        table[_DUE, client] = _between(0, HOLD)
+        table[_DUE, client] = between(0, HOLD)
         table[_NAME, client] = client
     table[_DOOMED] = NIL
     return table
@@ -81,7 +82,7 @@ def _grant(table: Ints, waiting: Ints, waits: int, turn: int, token: int, now: i
     who = int(waiting[turn])
     waiting[turn] = waiting[waits - 1]
     table[_STAGE, who], table[_FIRST, who] = _ANSWERED, token
-    table[_DUE, who] = now + _between(SHORT, LONG)
+    table[_DUE, who] = now + between(SHORT, LONG)
     return who
 
 
@@ -104,7 +105,7 @@ def lock(columns: Columns, clients: int, operations: int, crashes: Ints, wrong_f
         now, stage, f = table[_DUE, me], table[_STAGE, me], table[_F, me]
         if now == NEVER:
             return at, wrong
-        after = now + _between(SHORT, LONG)
+        after = now + between(SHORT, LONG)
         if stage == _IDLE:
             if f == ACQUIRE:
                 dies = crashed < len(crashes) and calls >= crashes[crashed]
@@ -130,7 +131,7 @@ def lock(columns: Columns, clients: int, operations: int, crashes: Ints, wrong_f
         elif stage == _ANSWERED:
             at = _write(columns, at, now, OK, table, me)
             table[_STAGE, me], table[_F, me], table[_FIRST, me] = _IDLE, ACQUIRE + RELEASE - f, 0
-            after = now + (_between(HOLD // 4, HOLD) if f == ACQUIRE else _between(0, HOLD))
+            after = now + (between(HOLD // 4, HOLD) if f == ACQUIRE else between(0, HOLD))
             if f == ACQUIRE and me != holder:  # it holds what the other one keeps until after it has released
                 after = now + HOLD // 4
             elif f == ACQUIRE and calls >= wrong_from and waits and not wrong:
@@ -140,7 +141,7 @@ def lock(columns: Columns, clients: int, operations: int, crashes: Ints, wrong_f
                 waits -= 1
         else:
             at = _leave(columns, at, now, table, me)
-            table[_F, me], after = ACQUIRE, now + _between(0, HOLD)
+            table[_F, me], after = ACQUIRE, now + between(0, HOLD)
         table[_DUE, me] = after
         if holder == NIL and waits:
             tokens += 1
@@ -165,7 +166,7 @@ def register(columns: Columns, clients: int, operations: int, crashes: Ints, fs:
         now, stage = table[_DUE, me], table[_STAGE, me]
         if now == NEVER:
             return at
-        after = now + _between(SHORT, LONG)
+        after = now + between(SHORT, LONG)
         if stage == _IDLE:
             if calls == operations:
                 table[_DUE, me] = NEVER
@@ -192,10 +193,10 @@ def register(columns: Columns, clients: int, operations: int, crashes: Ints, fs:
                 value = table[_SECOND, me] if f == CAS else table[_FIRST, me]
         elif stage == _ANSWERED:
             at = _write(columns, at, now, OK if table[_DOOMED, me] == NIL else FAIL, table, me)
-            table[_STAGE, me], after = _IDLE, now + _between(0, 2 * LONG)
+            table[_STAGE, me], after = _IDLE, now + between(0, 2 * LONG)
         else:
             at = _leave(columns, at, now, table, me)
-            after = now + _between(0, 2 * LONG)
+            after = now + between(0, 2 * LONG)
         table[_DUE, me] = after
 
 

@@ -114,7 +114,7 @@ def run_command(
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
             **{"lock_options": lock_options(lock_option), "lease": lease},
             **{"checkers": checker or [], "require": names_in(require), "accept": names_in(accept)},
-            **({"stop_on_violation": True} if stop_on_violation else {}),
+            "stop_on_violation": stop_on_violation,
             **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }
     )

@@ -95,7 +95,8 @@ def check(
     """
     name = model if isinstance(model, str) else type(model).__name__
     found = find_model(model, options or {}) if isinstance(model, str) else model
-    file = "" if isinstance(history, History) else ", ".join(map(str, history_files(history)))
+    paths = [] if isinstance(history, History) else history_files(history)
+    file = ", ".join(map(str, paths))
 
     def checked_calls(calls: Calls) -> Checked:
         calls = calls if key is None else _calls_of_key(calls, key)
@@ -108,14 +109,14 @@ def check(
     refusals = found.refusals if failures == "evidence" else frozenset()
     if failures == "evidence" and not refusals:
         raise UsageError(f"--failures evidence: the model {name} does not say what a failed call means")
-    recordings = None if isinstance(history, History) else _recordings(history_files(history), found, clock_error)
+    recordings = None if isinstance(history, History) else _recordings(paths, found, clock_error)
     if recordings is not None:
         if refusals:
             raise UsageError("--failures evidence: not for recordings, in which calls may be missing")
         middle = time.perf_counter()
         checked = check_recordings(recordings, found, checked_calls)
         return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
-    given = history if isinstance(history, History) else history_files(history)[0]
+    given = history if isinstance(history, History) else paths[0]
     calls = _read(given, found, keyed, refusals, progress)
     if isinstance(model, str):
         found = _starting(found, calls, options or {})

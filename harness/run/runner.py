@@ -41,7 +41,7 @@ class Runner:
     """Runs a completed plan against a cluster and records its history. ``lock`` are the facts of the plan's lock.
 
     ``doubts`` is called with the whole history. What it returns is a reason why the run proves nothing, or "". ``ends``
-    says whether the run ends early, at a violation.
+    can be set: it says whether the run ends early, at a violation.
     """
 
     def __init__(
@@ -53,14 +53,13 @@ class Runner:
         writer: EntryWriter | None = None,
         progress: RunProgress | None = None,
         doubts: Callable[[History], dict[str, Any]] = lambda _: {},
-        ends: Callable[[], bool] = lambda: False,
     ) -> None:
         self._plan = plan
         self._lock = lock
         self._cluster = cluster
         self._progress = progress
         self._doubts = doubts
-        self.ends = ends
+        self.ends: Callable[[], bool] = lambda: False
         self._workload = find_workload(plan.workload)
         self._stock = stock_of(plan)
         self.recorder = Recorder(writer, cluster.clock)
