@@ -82,9 +82,11 @@ class Porcupine:
         module = ["go", "list", "-m", "-f", "{{.Path}} {{.Version}}", "github.com/anishathalye/porcupine"]
         self.version = subprocess.run(module, cwd=PROGRAM, capture_output=True, check=True).stdout.decode().strip()
 
-    def measure(self, path: Path, model: str, cores: int = 1) -> Measured:
-        """The median of three if it is quick. Raises RuntimeError if the process fails, but for want of memory."""
-        command = [str(self.binary), "-model", model, "-timeout", f"{self.seconds}s", str(path)]
+    def measure(self, path: Path, model: str, cores: int = 1, *, evidence: bool = False) -> Measured:
+        """The median of three if it is quick; ``evidence`` keeps failed cas. Raises RuntimeError if the process fails,
+        but for want of memory."""
+        kept = ["-evidence"] if evidence else []
+        command = [str(self.binary), "-model", model, "-timeout", f"{self.seconds}s", *kept, str(path)]
         rounds: list[Measured] = []
         while len(rounds) < 3 and not (rounds and rounds[0].seconds > SHORT):
             ran = _alone(command, timeout=self.seconds + GRACE, cores=cores)

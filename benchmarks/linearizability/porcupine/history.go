@@ -30,6 +30,7 @@ type input struct {
 
 type output struct {
 	unknown bool
+	failed  bool
 	number  int
 	lease   int64
 	ended   int64
@@ -37,9 +38,9 @@ type output struct {
 
 const none = -1
 
-// read makes events of a history of one key. Calls that failed surely did not happen and are left out, as Knossos does;
-// those of unknown outcome return at the end of the history, as in Porcupine's own tests on Jepsen's histories of etcd.
-func read(path string) ([]porcupine.Event, error) {
+// read makes events of a history of one key. Calls that failed surely did not happen and are left out, as Knossos does,
+// but for a failed cas if it is evidence; those of unknown outcome return at the end of the history, as in Porcupine's own tests on Jepsen's histories of etcd.
+func read(path string, evidence bool) ([]porcupine.Event, error) {
 	lines, err := load(path)
 	if err != nil {
 		return nil, err
@@ -63,6 +64,9 @@ func read(path string) ([]porcupine.Event, error) {
 			return nil, fmt.Errorf("%s, entry %d: process %d completes what it never invoked", path, number, line.Process)
 		case line.Type == "ok":
 			events = append(events, porcupine.Event{Kind: porcupine.ReturnEvent, Value: outputOf(line), Id: at})
+		case line.Type == "fail" && line.F == "cas" && evidence:
+			refused := output{failed: true, number: none, lease: none, ended: line.Time}
+			events = append(events, porcupine.Event{Kind: porcupine.ReturnEvent, Value: refused, Id: at})
 		case line.Type == "fail":
 			failed[at] = true
 		default:

@@ -29,8 +29,9 @@ type report struct {
 func main() {
 	name := flag.String("model", "owner-mutex", "one of the models of models.go")
 	timeout := flag.Duration("timeout", time.Minute, "after which the verdict is Unknown")
+	evidence := flag.Bool("evidence", false, "a failed cas says that the value was another one")
 	flag.Parse()
-	found, err := check(*name, flag.Arg(0), *timeout)
+	found, err := check(*name, flag.Arg(0), *timeout, *evidence)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -38,12 +39,12 @@ func main() {
 	_ = json.NewEncoder(os.Stdout).Encode(found)
 }
 
-func check(name, path string, timeout time.Duration) (report, error) {
+func check(name, path string, timeout time.Duration, evidence bool) (report, error) {
 	model, known := models[name]
 	if !known {
 		return report{}, fmt.Errorf("no model %q", name)
 	}
-	events, err := read(path)
+	events, err := read(path, evidence)
 	if err != nil {
 		return report{}, err
 	}

@@ -182,8 +182,8 @@ func register(state, in, out interface{}) (bool, interface{}) {
 	case "write":
 		return true, call.new
 	}
-	if value == call.old {
+	if value == call.old && !answer.failed {
 		return true, call.new
 	}
-	return answer.unknown, state
+	return answer.unknown || answer.failed && value != call.old, state
 }
