@@ -55,10 +55,13 @@ def check(calls: Calls, model: Register) -> QuickResult:
     Raises ValueError if the value of a compare-and-set is not ``[old, new]``.
     """
     written = Writes(calls, model)
+    ambiguous = tuple(np.flatnonzero(written.ambiguous).tolist())
+    if len(ambiguous) == len(calls.keys):
+        return QuickResult(undecided=ambiguous)
     blocks = _Blocks(calls, written)
     failures = [*written.failures, *blocks.failures()]
     failures = [one for one in failures if not written.ambiguous[one.key]]
-    return QuickResult(first_failures(failures), tuple(np.flatnonzero(written.ambiguous).tolist()))
+    return QuickResult(first_failures(failures), ambiguous)
 
 
 class _Blocks:

@@ -78,7 +78,7 @@ class Model:
 
     def refuse(self, state: Any, operation: Operation) -> Hashable | Inconsistent | Either:
         """Return the state after a call of one of the ``refusals`` failed in ``state``, or why it cannot have failed
-        there."""
+        there. Its function is ``refused <function>``."""
         raise NotImplementedError
 
     def for_operations(self, operations: Sequence[Operation]) -> Model:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import replace
 from typing import Any
 
 from harness.history.calls import REFUSED
@@ -31,7 +30,7 @@ class WithRefusals(Model):
 
     def step(self, state: Any, operation: Operation) -> Hashable | Inconsistent | Either:
         if operation.f.startswith(REFUSED):
-            return self.model.refuse(state, replace(operation, f=operation.f.removeprefix(REFUSED)))
+            return self.model.refuse(state, operation)
         return self.model.step(state, operation)
 
     def describe(self, state: Any) -> str:

@@ -79,7 +79,10 @@ class CasRegister(Register):
 
 
 def _old_and_new(operation: Operation) -> tuple[Hashable, Hashable]:
-    pair = frozen(operation.argument)
+    pair = operation.argument
+    if type(pair) is tuple and len(pair) == 2 and type(pair[0]) in _DISTINCT and type(pair[1]) in _DISTINCT:
+        return pair  # nearly every history has these, and a table asks for each pair often
+    pair = frozen(pair)
     if not isinstance(pair, tuple) or len(pair) != 2:
         raise ValueError(f"the value of a cas is [old, new], got {operation.argument!r}")
     return pair
@@ -119,6 +122,8 @@ def frozen(value: Any) -> Hashable:
 
 def worded(value: Any) -> str:
     """Return a value as text, the same for equal values: ``nil``, ``[1 2]``, ``{a 1}``, ``#{1 2}``."""
+    if type(value) is int:
+        return str(value)
     if isinstance(value, Exact):
         value = value.value
     if value is None:
