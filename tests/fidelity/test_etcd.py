@@ -83,6 +83,7 @@ def test_steps_for_several_members_have_no_transaction_that_one_member_refuses()
         assert any(op.request_range.revision for op in ops) == refused
 
 
+@pytest.mark.slow
 def test_a_lone_member_does_not_restart_with_its_data_soon_after_a_refusal() -> None:
     restarts = 0
     for seed in range(40):

@@ -125,7 +125,7 @@ def test_machine_code_gives_the_same_verdict_on_many_histories(
     compare(model, draw, 1500, monkeypatch)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @BY_MODEL
 def test_verdicts_do_not_change_without_numba(model: Model, draw: Draw, monkeypatch: pytest.MonkeyPatch) -> None:
     """For inputs of any size: here all of them are large enough for machine code."""
