@@ -8,12 +8,19 @@ the whole history:
 - For a lock that a client holds at most once at a time, it is still one if all calls of a client are removed from one
   known acquire up to the next: at both the client held nothing, or only a lease that had ended. Unknown calls that were
   used in between are removed too; they need not have happened.
-- Between two known calls a client needs at most one unknown acquire and one unknown release; more would hold the lock
-  for nobody. Of equal unknown calls the earlier ones can take the place of the later ones. So a part needs only the
-  first few of them, one more than it has known calls of the client; and not those that the client needed before even
-  if it was alone, such as a release between two acquires.
+- For a lock that a client may hold several times, a part may begin at a known acquire of the client before which it
+  has made no more known acquires than known releases. What the client held there it held by unknown acquires, of which
+  it had used at least as many. From the moment on at which it last began to hold the lock so many times, nobody else
+  held it, so an unknown acquire can take effect at that moment, or at its own later one, in place of the call that did.
+  Then everything else of the client before that acquire can be removed.
+- Between two known calls a client needs at most one unknown acquire and one unknown release of a lock that it holds
+  once; more would hold the lock for nobody. Of a lock that it may hold several times it needs no unknown acquire that
+  no known release ends, and no unknown release of an unknown acquire. Of equal unknown calls the earlier ones can take
+  the place of the later ones. So a part needs only the first few of them, one more than it has known calls of the
+  client; and, of a lock that is held once, not those that the client needed before even if it was alone, such as a
+  release between two acquires.
 
-For a lock that can be held several times, and for a queue, a part has all calls of its clients up to the entry.
+For a queue, a part has all calls of its clients up to the entry.
 """
 
 from __future__ import annotations
@@ -52,7 +59,8 @@ class Parts:
             self._unknown[str(self._client[calls[0]])].append(calls)
         opens = [one.f in ACQUIRE or one.f.startswith("acquire") for one in problem.operations]
         self._acquires = np.array(opens)[problem.operation] & (problem.kind == MUST)
-        self._once = getattr(model, "limit", 1) == 1 and not isinstance(model, FifoLock)
+        self._once = getattr(model, "limit", 1) == 1
+        self._divides = not isinstance(model, FifoLock)
         self._needs: dict[str, list[tuple[int, int]]] = {}
 
     def near(self, later: Sequence[int], earlier: Sequence[int], acquires: int) -> Iterator[KeyProblem]:
@@ -72,17 +80,25 @@ class Parts:
         invoked = self._problem.invoked
         rows = np.flatnonzero((self._client == client) & (invoked < end))
         known = rows[self._problem.kind[rows] == MUST]
-        first = known[self._acquires[known]][-acquires:]
+        first = self._beginnings(known)[-acquires:]
         alone = (invoked[known][1:] > self._problem.returned[known][:-1]).all()
-        if not self._once or len(first) < acquires or not alone:
+        if not self._divides or len(first) < acquires or not alone:
             return rows
         known = known[known >= first[0]]
         chosen = known.tolist()
-        needed = Counter(calls for call, calls in self._needed(client) if call < first[0])
+        needed = Counter(calls for call, calls in self._needed(client) if call < first[0] and self._once)
         for number, calls in enumerate(self._unknown[client]):
             left = sum(int(invoked[call]) < end for call in calls) - needed[number]
             chosen += calls[: max(0, min(left, len(known) + 1))]
         return np.array(chosen, dtype=np.int64)
+
+    def _beginnings(self, known: Ints) -> Ints:
+        """Return the known acquires, of the ``known`` calls of a client, at which a part may begin."""
+        begins = self._acquires[known]
+        if not self._once:
+            change = np.where(begins, 1, -1)
+            begins = begins & (np.cumsum(change) - change <= 0)
+        return np.extract(begins, known)
 
     def _needed(self, client: str) -> list[tuple[int, int]]:
         """Return the known calls of a client that are impossible without an unknown one even if it is alone, each with

@@ -54,8 +54,8 @@ def test_traffic_of_an_ensemble_is_possible(tmp_path: Path, fault: str) -> None:
     assert ensemble.requests > 100
 
 
-@pytest.mark.parametrize("lock", ["mysql-get-lock", "postgres-advisory"])
-def test_traffic_of_sessions_that_wait_for_each_other_is_possible(tmp_path: Path, lock: str) -> None:
+@pytest.mark.parametrize("lock", ["mysql-get-lock", "postgres-advisory", "consul-session"])
+def test_traffic_of_sessions_that_end_with_a_kill_is_possible(tmp_path: Path, lock: str) -> None:
     spec = FaultSpec("kill", at=1.5, for_=1.0, params={"target": "all"})
     plan = Plan(lock=lock, cluster="docker", clients=3, time_limit=5.0, faults=(spec,))
     result = run(plan, store=tmp_path, record_wire=True)
