@@ -24,7 +24,7 @@ from .mysql_protocol import LOGIN, QUERY, MysqlParser, read_answer
 from .mysql_server import End, TraceServer, TraceSession, UntimedHost, pack, unpack
 from .mysql_steps import SteppedTransaction, overlapping
 from .service import Service
-from .specification import Moment, SteppedSpecification
+from .specification import Moment, SessionSpecification
 
 _PROCESS: Final = re.compile(
     rb"\s*(select\b(?:(?!\bfrom\b).)*\b(version|now|sysdate|\w*_timestamp|rand|uuid)\b|show\b|set\b.*\bsession_track)",
@@ -49,7 +49,7 @@ MOST_INEXACT_NS: Final = 100_000_000
 """Bound of the inexactness of a written time: a longer interval is that of a statement that waited."""
 
 
-class MysqlSpecification(SteppedSpecification[SteppedConnection]):
+class MysqlSpecification(SessionSpecification):
     """How a search drives the simulated MySQL server. The time-outs are the server's, in seconds."""
 
     HOST = UntimedHost
@@ -137,16 +137,6 @@ class MysqlSpecification(SteppedSpecification[SteppedConnection]):
                 found.append((number, text.encode()))
                 del packets[:size]
         return found
-
-    def waits(self, talk: Conversation) -> bool:
-        connection = self._talks.get(talk.number)
-        return connection is not None and connection.session.waits
-
-    def prompt(self, request: Request) -> bool:  # noqa: ARG002
-        return True
-
-    def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return True
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
         """Return twice the reading of the clock, and 1 more if the statement stops before its row locks."""

@@ -28,7 +28,7 @@ from .conversation import Conversation, Life, Reply, Request, answered
 from .postgres_limit import limit
 from .postgres_protocol import ENCRYPTION, STARTUP, PostgresParser, answer, identity, reply_size
 from .service import Service
-from .specification import Moment, SteppedSpecification
+from .specification import Moment, SessionSpecification
 
 _PROCESS: Final = re.compile(
     rb"version|_timestamp|now\s*\(|pg_(tables|catalog|stat|locks|backend)|count\s*\(|show ", re.IGNORECASE
@@ -83,7 +83,7 @@ def _without_tables(text: str, declared: tuple[int, ...]) -> Plan:
     return compile_statement(text, declared, {})
 
 
-class PostgresSpecification(SteppedSpecification[SteppedConnection]):
+class PostgresSpecification(SessionSpecification):
     """How a search drives the simulated PostgreSQL, with the server's run-time ``parameters``."""
 
     def __init__(self, found: Sequence[Life], clock: ServerClock, parameters: Mapping[str, str]) -> None:
@@ -175,16 +175,6 @@ class PostgresSpecification(SteppedSpecification[SteppedConnection]):
                     data = connection.take()
                     found.append((number, data[:size]))
         return found
-
-    def waits(self, talk: Conversation) -> bool:
-        connection = self._talks.get(talk.number)
-        return connection is not None and connection.session.waits
-
-    def prompt(self, request: Request) -> bool:  # noqa: ARG002
-        return True
-
-    def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
-        return True
 
     def choices(self, request: Request, reply: Reply | None, moment: Moment) -> Sequence[int]:
         del request, reply

@@ -124,3 +124,17 @@ class SteppedSpecification(Specification, Generic[C]):
         connection = self._talks.pop(talk.number, None)
         if connection is not None:
             connection.hang_up()
+
+
+class SessionSpecification(SteppedSpecification[SteppedConnection]):
+    """A specification of a server of SQL: statements wait for other sessions, and what a session holds ends with it."""
+
+    def waits(self, talk: Conversation) -> bool:
+        connection = self._talks.get(talk.number)
+        return connection is not None and connection.session.waits
+
+    def prompt(self, request: Request) -> bool:  # noqa: ARG002
+        return True
+
+    def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
+        return True
