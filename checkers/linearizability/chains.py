@@ -43,9 +43,8 @@ import numpy as np
 from harness.checkers.models import Register
 from harness.history.calls import NONE, Calls, Ints
 
-from .elements import Timeline, failure, first_failures
+from .elements import Timeline, failure, first_failures, running_argmax
 from .problem import ProvedImpossible, QuickResult
-from .queues import running_argmax
 from .writes import Writes
 
 

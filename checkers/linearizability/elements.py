@@ -196,3 +196,10 @@ class _Matching:
         chosen[keys] = True
         empty = found.empty[chosen[self._calls.key[found.empty]]]
         return found.pick((found.remove != NONE) & chosen[found.key], empty)
+
+
+def running_argmax(values: Ints) -> Ints:
+    """Return, for each place, where the maximum up to there is."""
+    highest = np.maximum.accumulate(values)
+    found: Ints = np.maximum.accumulate(np.where(values == highest, np.arange(len(values)), 0))
+    return found

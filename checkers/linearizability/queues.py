@@ -30,7 +30,7 @@ import numpy as np
 
 from harness.history.calls import Calls, Ints
 
-from .elements import Elements, Timeline, check, failure
+from .elements import Elements, Timeline, check, failure, running_argmax
 from .problem import ProvedImpossible, QuickResult
 
 
@@ -52,13 +52,6 @@ def _wrong_orders(calls: Calls, elements: Elements) -> Iterator[ProvedImpossible
     for element in np.flatnonzero((before >= 0) & (elements.c[first] > elements.d)).tolist():
         rows = elements.rows([int(first[element]), element])
         yield failure(calls, rows, int(calls.returned[elements.remove[element]]))
-
-
-def running_argmax(values: Ints) -> Ints:
-    """Return, for each place, where the maximum up to there is."""
-    highest = np.maximum.accumulate(values)
-    found: Ints = np.maximum.accumulate(np.where(values == highest, np.arange(len(values)), 0))
-    return found
 
 
 def false_empties(calls: Calls, line: Timeline, elements: Elements) -> Iterator[ProvedImpossible]:
