@@ -32,7 +32,7 @@ def check_command(
         list[Path],
         typer.Argument(
             help="A .jsonl or .edn file, also with .gz, or a run's folder; or recordings of harness.record, one for "
-            "each process, or their folder."
+            "each process, or their folder; with --follow also unix:PATH or tcp:HOST:PORT, to which recorders connect."
         ),
     ],
     model: Annotated[str, typer.Option(help="A name from 'harness list models', or package.module:Class.")],
@@ -63,6 +63,12 @@ def check_command(
             "--follow", help="Read on while the history is recorded, and stop at the first violation that is found."
         ),
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="With unix: or tcp:, keep the lines of each connection in a file of this folder."
+        ),
+    ] = None,
     budget: Annotated[
         str, typer.Option(metavar="DURATION", help="Longest search; after it the verdict is unknown.")
     ] = "60s",
@@ -92,6 +98,7 @@ def check_command(
         raise UsageError(f"failures must be ignored or evidence, got {failures!r}")
     if workers < 0:
         raise UsageError(f"workers must not be negative, got {workers}")
+    _refuse_addresses(history, follow, out)
     if html is not None:
         require_place(html)
     options = named_options("model-option", model_option)
@@ -107,11 +114,26 @@ def check_command(
             "clock_error": None if clock_error is None else duration("clock-error", clock_error),
             "progress": progress,
         }
-        report = _followed(history, model, given, quiet=json or quiet) if follow else check(history, model, **given)
+        report = (
+            _followed(history, model, {**given, "store": out}, quiet=json or quiet)
+            if follow
+            else check(history, model, **given)
+        )
     if html is not None:
         _draw(report, html)
     printed(lambda: _print_report(report, html, json=json, quiet=quiet))
     raise typer.Exit({True: VALID, False: VIOLATION, None: UNKNOWN}[report.verdict.valid])
+
+
+def _refuse_addresses(history: list[Path], follow: bool, out: Path | None) -> None:
+    """Refuse an address without ``--follow``, and a folder for connections without an address."""
+    from harness.run.listening import is_address
+
+    addresses = [str(path) for path in history if is_address(path)]
+    if addresses and not follow:
+        raise UsageError(f"recorders connect to {addresses[0]} while they run: use --follow")
+    if out is not None and not addresses:
+        raise UsageError("--out keeps what recorders send to unix:PATH or tcp:HOST:PORT: give such an address")
 
 
 def _followed(history: list[Path], model: str, given: dict[str, Any], *, quiet: bool) -> Report:

@@ -20,6 +20,7 @@ from harness.history.calls import NEVER
 from harness.history.recordings import OWN_LINE, ClockOffset, Recording, clock_offsets, recording_begun, take_own_line
 
 from .checking import Report, check, find_model, history_files
+from .listening import Listener, listening
 from .recorded import EXCUSABLE
 
 POLL_S: Final = 0.05
@@ -182,23 +183,42 @@ def follow(
     options: Mapping[str, Any] | None = None,
     key: str | None = None,
     clock_error: float | None = None,
+    store: Path | None = None,
     tell: Callable[[Follower], None] = lambda _: None,
     **others: Any,
 ) -> Report:
     """Follow histories until one proves a violation, or until all have ended; then check them as a whole.
 
-    The arguments are those of :func:`harness.check`; a folder may get new files. ``tell`` is called after each look at
-    the files. KeyboardInterrupt ends it as the end of the histories does.
+    The arguments are those of :func:`harness.check`; a folder may get new files. A path may be ``unix:PATH`` or
+    ``tcp:HOST:PORT``: then recorders connect there, and ``store`` is the folder that gets a file for each connection
+    (default: a temporary one). ``tell`` is called after each look at the files. KeyboardInterrupt ends it as the end of
+    the histories does.
     """
+    with listening(paths, store) as (followed, listeners):
+        return _follow(followed, listeners, model, options, key, clock_error, tell, others)
+
+
+def _follow(
+    paths: Sequence[Path],
+    listeners: Sequence[Listener],
+    model: str,
+    options: Mapping[str, Any] | None,
+    key: str | None,
+    clock_error: float | None,
+    tell: Callable[[Follower], None],
+    others: Mapping[str, Any],
+) -> Report:
     begin = time.perf_counter()
     error_ns = None if clock_error is None else int(clock_error * SECOND)
     follower = Follower(find_model(model, options or {}), key=key, clock_error_ns=error_ns)
     try:
-        found = _followed(follower, paths, tell)
+        found = _followed(follower, paths, tell, listeners)
     except HistoryError as error:
         raise UsageError(str(error)) from error
     except KeyboardInterrupt:
         found = None
+    if found is None and listeners and not follower.sources:
+        raise UsageError(f"no recorder has connected to {' or '.join(one.address for one in listeners)}")
     if found is None:
         return check(paths, model, options=options, key=key, clock_error=clock_error, **others)
     verdict = Verdict(False, found.sentence, (found,), {"calls": follower.calls, "violations": 1})
@@ -207,14 +227,21 @@ def follow(
     return Report(checked, file, model, time.perf_counter() - begin, 0.0)
 
 
-def _followed(follower: Follower, paths: Sequence[Path], tell: Callable[[Follower], None]) -> Violation | None:
+def _followed(
+    follower: Follower, paths: Sequence[Path], tell: Callable[[Follower], None], listeners: Sequence[Listener]
+) -> Violation | None:
     while True:
+        closed = {path for listener in listeners for path in listener.closed()}  # first, so that all of them is read
         for path in history_files(paths):
             if path.is_file():  # otherwise it may appear later
                 follower.source(path)
         while (grown := _next_lines(follower.sources.values())) is not None:
             if (found := follower.take(*grown)) is not None:
                 return found
+        for source in follower.sources.values():
+            source.ended = source.ended or source.path in closed
+        if problem := next((one.problem for one in listeners if one.problem), ""):
+            raise UsageError(problem)
         tell(follower)
         if follower.sources and all(source.ended for source in follower.sources.values()):
             return None

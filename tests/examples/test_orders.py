@@ -22,7 +22,7 @@ pytestmark = pytest.mark.parametrize("real_redis", [LOOPBACK], indirect=True)
 
 
 @contextmanager
-def three_processes(servers: Servers, recordings: Path, *options: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def three_processes(servers: Servers, recordings: Path | str, *options: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     host, port = servers[0]
     command = [sys.executable, str(SERVICE), "--redis", f"{host}:{port}", "--recordings", str(recordings), *options]
     started = [subprocess.Popen(command) for _ in range(3)]
@@ -61,3 +61,25 @@ def test_a_lease_that_is_too_short_is_not_the_fault_of_the_lock(real_redis: Serv
         assert [process.wait() for process in processes] == [0, 0, 0]
     assert check(tmp_path, "owner-mutex").verdict.valid is False
     assert check(tmp_path, "lease-mutex").verdict.valid is True
+
+
+@pytest.mark.parametrize(("bug", "model"), [("release", "lease-mutex"), ("lease", "owner-mutex")])
+def test_a_bug_is_found_by_a_command_to_which_the_processes_connect(
+    real_redis: Servers, tmp_path: Path, bug: str, model: str
+) -> None:
+    path, kept = tmp_path / "locks.sock", tmp_path / "kept"
+    command = [sys.executable, "-m", "harness", "check", "--follow", f"unix:{path}", "--model", model]
+    with subprocess.Popen([*command, "--out", str(kept)], stdout=subprocess.PIPE, text=True) as following:
+        try:
+            while not path.is_socket():
+                assert following.poll() is None
+                time.sleep(0.05)
+            with three_processes(real_redis, f"unix:{path}", "--bug", bug) as processes:
+                said, _ = following.communicate(timeout=120)
+                assert [process.poll() for process in processes] == [None] * 3, "the application goes on"
+        finally:
+            following.kill()
+    assert following.returncode == 1
+    assert "VIOLATION" in said
+    assert len(list(kept.iterdir())) == 3
+    assert check(kept, model).verdict.valid is False
