@@ -134,6 +134,17 @@ class HoldMonitor:
     def complete(self, source: str, time: int) -> Violation | None:
         """Note that every entry of ``source`` from before ``time`` was taken; return a violation that follows."""
         self._complete[source] = max(time, self._complete.get(source, time))
+        return self._decide()
+
+    def complete_all(self, time: int) -> Violation | None:
+        """Note the same of all sources that were ever noted."""
+        if not self._pairs:  # then nothing follows from it
+            return None
+        for source, until in self._complete.items():
+            self._complete[source] = max(time, until)
+        return self._decide()
+
+    def _decide(self) -> Violation | None:
         waiting: list[tuple[CertainHold, CertainHold]] = []
         found = None
         for pair in self._pairs:

@@ -13,6 +13,7 @@ from typing import BinaryIO, Final
 import msgspec
 import numpy as np
 
+from harness.checkers.run_watch import RunWatch
 from harness.documents import DocumentError
 from harness.documents.run import RunStats
 from harness.history import SECOND, History, Op
@@ -60,6 +61,14 @@ class UnhealedFault:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveViolation:
+    """The first violation of mutual exclusion of a run in progress; ``since`` is in seconds after the run began."""
+
+    sentence: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class LiveState:
     """The present state of a run.
 
@@ -79,6 +88,9 @@ class LiveState:
     more_keys: int
     """Number of keys that are not in ``keys``."""
     faults: tuple[UnhealedFault, ...]
+    violation: LiveViolation | None
+    watched: bool
+    """False if mutual exclusion is judged at the end of the run only."""
     cut: bool
     """True if the timeline shows only the last :data:`WINDOW_S`."""
     trouble: str
@@ -86,9 +98,13 @@ class LiveState:
 
 
 class GrowingHistory:
-    """A history that is read as it grows. Not thread-safe."""
+    """A history that is read as it grows. Not thread-safe.
 
-    def __init__(self) -> None:
+    ``in_order`` says whether the entries of all clients come in the order of time, as those of the simulator do.
+    """
+
+    def __init__(self, *, in_order: bool = False) -> None:
+        self._in_order = in_order
         self.read = 0
         """Bytes of whole lines that have been read."""
         self._decoder = msgspec.json.Decoder(Op)
@@ -98,7 +114,8 @@ class GrowingHistory:
         self.read = 0
         self.ongoing = Ongoing()
         self.trouble = ""
-        self._tail = Tail(WINDOW_S * SECOND)
+        tail = self._tail = Tail(WINDOW_S * SECOND)
+        self._watch = RunWatch(lambda: tail.history()[0], in_order=self._in_order)
         self._invocations: dict[int, int] = {}
         self._keys: set[str] = set()
         self._calls: deque[int] = deque()
@@ -131,6 +148,7 @@ class GrowingHistory:
     def _add(self, op: Op) -> None:
         self.ongoing.add(op)
         self._tail.add(op)
+        self._watch.add(op)
         if op.process < 0:
             return
         if op.f == "acquire" and op.key is not None:
@@ -167,9 +185,17 @@ class GrowingHistory:
             keys=tuple(self._held()),
             more_keys=max(0, len(self._keys) - KEYS_SHOWN),
             faults=tuple(_in_force(force, origin) for force in self.ongoing.forces.values()),
+            violation=self._violation(),
+            watched=not self._watch.gave_up,
             cut=self._tail.cut,
             trouble=self.trouble,
         )
+
+    def _violation(self) -> LiveViolation | None:
+        found = self._watch.violation
+        if found is None:
+            return None
+        return LiveViolation(found.sentence, (found.from_ns - self.ongoing.origin) / SECOND)
 
     def _held(self) -> Iterator[Key]:
         holders, since = self.ongoing.holders(), self.ongoing.held_since

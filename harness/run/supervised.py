@@ -47,7 +47,7 @@ class SupervisedRun:
         self.recorder = Recorder(destination.writer, self._last_clock)
         if destination.progress is not None:
             self.recorder.listeners.append(destination.progress.on_entry)
-        self._watch = ViolationWatch(self.recorder) if plan.stop_on_violation else None
+        self._watch = ViolationWatch(self.recorder, in_order=True) if plan.stop_on_violation else None
         self._decode_op = msgspec.json.Decoder(Op).decode
         self._decode_key = msgspec.json.Decoder(KeyState).decode
 

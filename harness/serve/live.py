@@ -60,7 +60,8 @@ class FollowedRun:
     def __init__(self, store: Path, lock: str, run: str) -> None:
         self._store = store
         self._path = (lock, run)
-        self._live = GrowingHistory()
+        plan = _plan(store / lock / run)
+        self._live = GrowingHistory(in_order=plan is not None and plan.cluster == "sim")
         self._drawn = (-1, "null")
         self._one_at_a_time = threading.Lock()
 

@@ -90,6 +90,42 @@ def test_live_data_name_the_holders_and_the_active_fault(recording: Recording) -
     assert moment["calls_per_second"] > 1
 
 
+def test_live_data_have_the_running_verdict(recording: Recording) -> None:
+    [overlap, *_] = recording.result.verdicts["mutual-exclusion"].evidence
+    begin = (overlap.from_ns - recording.ops[0].time) / 1e9
+    recording.until(begin - 0.001)
+    early = data(recording)["moment"]
+    assert (early["violation"], early["watched"]) == (None, True)
+    recording.until(begin + 0.5)
+    violation = data(recording)["moment"]["violation"]
+    assert violation["since"] == pytest.approx(begin)
+    assert "held k0" in violation["sentence"]
+    recording.end()
+    assert data(recording)["moment"]["violation"]["since"] == violation["since"]
+
+
+def test_on_containers_an_overlap_is_a_violation_once_both_holders_were_heard(tmp_path: Path) -> None:
+    """An entry of a paused client may still be on its way, and it may be a release."""
+    told = Story().acquire("c0", 1.0, 1.1).acquire("c1", 2.0, 2.1).release("c1", 3.0).release("c0", 4.0)
+    history = told.history()
+    text = lines(history, tmp_path / HISTORY)
+    early = text.splitlines(keepends=True)[: sum(op.time < 3.9e9 for op in history)]
+    reader = GrowingHistory()
+    reader.take(BytesIO(b"".join(early)))
+    assert [client for key in reader.moment().keys for client, _ in key.holders] == ["c0"], "c1 has released"
+    assert reader.moment().violation is None
+    reader.take(BytesIO(text))
+    found = reader.moment().violation
+    assert found is not None
+    assert found.sentence.startswith("Two clients held k0 at the same time")
+
+
+def test_a_run_without_two_holders_has_no_violation(tmp_path: Path) -> None:
+    reader = GrowingHistory()
+    reader.take(BytesIO(lines(history_of(20, 10), tmp_path / HISTORY)))
+    assert (reader.moment().violation, reader.moment().watched) == (None, True)
+
+
 def test_an_unchanged_history_gives_an_answer_without_timeline(recording: Recording) -> None:
     recording.until(4.0)
     first = data(recording)

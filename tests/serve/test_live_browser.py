@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,6 +142,24 @@ def test_two_holders_are_highlighted(recording: Recording, page: Page, base: str
     later = next(op for op in recording.ops if op.time > overlap.from_ns and op.f == "acquire" and op.node not in held)
     recording.writer.write(msgspec.structs.replace(later, time=overlap.from_ns + 300_000_000))
     expect(page.locator("#live-keys .bad")).to_contain_text("2 at once")
+
+
+def test_the_running_verdict_is_shown(recording: Recording, page: Page, base: str) -> None:
+    [overlap, *_] = recording.result.verdicts["mutual-exclusion"].evidence
+    begin = (overlap.from_ns - recording.ops[0].time) / 1e9
+    recording.until(begin - 0.001)
+    page.goto(base + recording.address)
+    so_far = page.locator("#live-so-far")
+    expect(so_far).to_have_text(re.compile(r"^No violation so far, \d+ calls\.$"))
+    expect(so_far).not_to_have_class("story bad")
+    recording.until(begin + 0.5)
+    expect(so_far).to_contain_text(f"Violation at {begin:.3f} s: ")
+    expect(so_far).to_contain_text("held k0")
+    expect(so_far).to_have_class("story bad")
+    expect(page.locator("#live-word")).to_have_text("Running now")
+    recording.end()
+    expect(page.locator("#live-word")).not_to_have_text("Running now")
+    expect(so_far).to_be_hidden()
 
 
 def test_the_live_page_is_accessible(browser: Browser, recording: Recording, base: str) -> None:

@@ -37,6 +37,7 @@ function show(told) {
   const { moment } = told;
   lost(moment.trouble && `No more can be shown: ${moment.trouble}.`);
   showState(told);
+  showSoFar(told);
   showTime(told);
   showFigures(moment);
   list("keys", [...moment.keys.map((key) => keyLine(key, moment)), ...more(moment)], "No acquire yet.");
@@ -62,6 +63,14 @@ function showState({ state, said, verdict, behind }) {
   if (icon && live.icon !== look) at("icon").replaceChildren(icon.content.cloneNode(true));
   live.icon = look;
   document.title = `${at("word").textContent}${at("lock").textContent} · harness`;
+}
+
+function showSoFar({ verdict, moment: { violation, watched, calls } }) {
+  const made = `${calls.toLocaleString("en")} ${calls === 1 ? "call" : "calls"}`;
+  const none = watched ? `No violation so far, ${made}.` : `Mutual exclusion is judged at the end, ${made} so far.`;
+  at("so-far").hidden = verdict !== null;
+  at("so-far").className = violation ? "story bad" : "story";
+  text("so-far", violation ? `Violation at ${violation.since.toFixed(3)} s: ${violation.sentence}` : none);
 }
 
 function showTime({ state, moment }) {
