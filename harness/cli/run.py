@@ -92,6 +92,13 @@ def run_command(
     stop_on_violation: Annotated[
         bool, typer.Option("--stop-on-violation", help="End each run as soon as two clients hold a lock at once.")
     ] = False,
+    hold_on_violation: Annotated[
+        bool,
+        typer.Option(
+            "--hold-on-violation",
+            help="On docker: freeze all containers as soon as two clients hold a lock at once, and leave them.",
+        ),
+    ] = False,
     record_wire: Annotated[
         bool, typer.Option("--record-wire", help="On docker: also store what the servers receive and send.")
     ] = False,
@@ -114,7 +121,7 @@ def run_command(
             **{"discipline": discipline, "fencing": fencing, "time_limit": time_limit, "seed": seed},
             **{"lock_options": lock_options(lock_option), "lease": lease},
             **{"checkers": checker or [], "require": names_in(require), "accept": names_in(accept)},
-            "stop_on_violation": stop_on_violation,
+            **{"stop_on_violation": stop_on_violation, "hold_on_violation": hold_on_violation},
             **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }
     )
@@ -122,6 +129,8 @@ def run_command(
     plan, reason = complete_for(plan, cluster)
     if runs < 1:
         raise UsageError(f"runs must be at least 1, got {runs}")
+    if hold_on_violation and (runs > 1 or versions):
+        raise UsageError("--hold-on-violation is for one run: without --runs and --versions")
     if record_wire and plan.cluster != "docker":
         raise UsageError("--record-wire needs real servers: --cluster docker")
     if record_wire and (runs > 1 or versions):

@@ -15,9 +15,9 @@ from rich.table import Table
 
 from harness.checkers.base import Verdict
 from harness.documents import present
-from harness.documents.run import InjectedFault
+from harness.documents.run import FrozenCluster, InjectedFault
 from harness.run.store import REPORT
-from harness.wording import PROPERTY_STATES, certainty, moment
+from harness.wording import PROPERTY_STATES, certainty, counted, moment
 
 from .verdicts import WORDS, Row, print_verdict, print_word
 
@@ -69,8 +69,8 @@ def _found(name: str, verdict: Verdict, origin: int, summary: str) -> str:
         return f"{name}: {verdict.explanation}"
     first = verdict.evidence[0]
     times = verdict.stats.get("violations", len(verdict.evidence))
-    counted = "once" if times == 1 else f"{times} times"
-    text = f"{name} {counted}, first at {moment(first.from_ns, origin)}"
+    often = "once" if times == 1 else f"{times} times"
+    text = f"{name} {often}, first at {moment(first.from_ns, origin)}"
     if first.sentence[1:] in summary:
         return text
     told = first.sentence.removeprefix(f"{first.harm}: ") if first.harm and first.harm in summary else first.sentence
@@ -101,6 +101,22 @@ def _links(result: Result) -> Iterator[tuple[str, str]]:
         yield "report", str(result.folder / REPORT)
     if left := present(result.results.cluster.left_behind):
         yield "not everything could be removed", left
+    if frozen := present(result.results.cluster.frozen):
+        yield from _inspection(frozen, {*result.results.cluster.servers, *result.results.cluster.sentinels})
+
+
+def _inspection(frozen: FrozenCluster, servers: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield how to look at containers that a run left frozen, how to let them go on, and how to remove them."""
+    hosts = frozen.hosts
+    containers = [host.container for name, host in hosts.items() if name in servers]
+    yield "frozen for inspection", f"cluster {frozen.id}, {counted(len(hosts), 'container')}: {', '.join(hosts)}"
+    yield "processes, while frozen", f"docker top {containers[0]}"
+    yield "files, while frozen", f"sudo ls -R /proc/$(docker inspect -f '{{{{.State.Pid}}}}' {containers[0]})/root/data"
+    for name, host in hosts.items():
+        if host.look:
+            yield f"what {name} stores", f"docker unpause {host.container}; {host.look}"
+    yield "let the servers go on", f"docker unpause {' '.join(containers)}"
+    yield "remove it", "harness cluster clean"
 
 
 @dataclass(frozen=True, slots=True)

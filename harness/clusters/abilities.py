@@ -243,6 +243,15 @@ class ServerMemory(Protocol):
 
 
 @runtime_checkable
+class ClusterFreeze(Protocol):
+    """Freeze a whole cluster for inspection."""
+
+    def freeze_all(self) -> None:
+        """Freeze the programs of all hosts at once, and leave them as they are when the cluster stops. Faults do
+        nothing from then on."""
+
+
+@runtime_checkable
 class Peers(Protocol):
     """Servers that depend on each other."""
 
@@ -309,6 +318,7 @@ LOCK_KEYS: Final[Ability[LockKeys]] = Ability("keys", LockKeys)
 WIRE: Final[Ability[WireRecordings]] = Ability("wire", WireRecordings)
 DISKS: Final[Ability[ServerDisks]] = Ability("disk", ServerDisks)
 MEMORY: Final[Ability[ServerMemory]] = Ability("evict", ServerMemory)
+FREEZE: Final[Ability[ClusterFreeze]] = Ability("freeze", ClusterFreeze)
 PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)

@@ -31,6 +31,26 @@ RunWord = Literal["valid", "safe with fencing", "valid except for known limits",
 except for known limits``: the user accepts known limits, and found nothing else."""
 
 
+class FrozenHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host whose container was left frozen."""
+
+    container: str
+    """Name of the container."""
+    look: str = ""
+    """Command that shows what the host stores, once its container is unpaused; empty if there is none."""
+
+
+class FrozenCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """Containers that a run left frozen when it found two holders of a lock."""
+
+    id: str
+    """Id of the cluster, as ``harness cluster ps`` shows it."""
+    seconds: float
+    """Time from the violation until everything was frozen, seconds."""
+    hosts: dict[str, FrozenHost]
+    """Servers, clients and the protected resource, by host name."""
+
+
 class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster of a run."""
 
@@ -56,6 +76,8 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     """Version that a server itself reports."""
     left_behind: str | UnsetType = UNSET
     """Reasons why containers or networks could not be removed."""
+    frozen: FrozenCluster | UnsetType = UNSET
+    """Containers that were left for inspection (``--hold-on-violation``), where the run found a violation."""
     started_again: str | UnsetType = UNSET
     """Reasons why used containers were replaced before the run."""
 

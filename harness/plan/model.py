@@ -181,6 +181,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     where the resource checks the lock's tokens."""
     stop_on_violation: bool = False
     """End the run as soon as two clients hold a lock at the same time."""
+    hold_on_violation: bool = False
+    """On containers: the same, and freeze all servers and clients at that moment and leave them for inspection."""
     accept: tuple[str, ...] = ()
     """``known-limits``: a violation that the lock's documentation states does not decide the verdict."""
     expect: Expect | None = None

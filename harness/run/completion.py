@@ -79,6 +79,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
+    _refuse_holding(plan)
     _refuse_unknown_options(plan, lock)
     _refuse_unknown_checkers(plan)
     _refuse_sharing(plan, lock)
@@ -202,6 +203,14 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
     able = sorted(ability.name for ability in abilities_of(parts))
     hint = f"{can[0]} can" if can else f"it supports {', '.join(able)}"
     raise UsageError(f"nemesis {spec.fault!r} needs {', '.join(missing)}, which {kind} on {backend} cannot do; {hint}")
+
+
+def _refuse_holding(plan: Plan) -> None:
+    """Refuse to leave a simulated cluster for inspection: it ends with its process."""
+    if plan.hold_on_violation and plan.cluster != "docker":
+        raise UsageError(
+            "hold_on_violation leaves containers for inspection: use --cluster docker, or --stop-on-violation instead"
+        )
 
 
 def _refuse_unreal_order(plan: Plan, hosts: list[str]) -> None:

@@ -104,8 +104,9 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
         recorder.record_wire()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     runner = Runner(start.plan, start.lock, cluster, writer=writer, progress=start.progress)
-    if start.plan.stop_on_violation:
-        watch = ViolationWatch(runner.recorder)
+    if start.plan.stop_on_violation or start.plan.hold_on_violation:
+        freeze = runner.freeze if start.plan.hold_on_violation else lambda: None
+        watch = ViolationWatch(runner.recorder, in_order=False, on_found=freeze)
         runner.ends = lambda: watch.found
     runner.recorder.on_failure = cluster.interrupt
     with _history_named(folder):

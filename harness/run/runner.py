@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
+from harness.clusters.abilities import FREEZE
 from harness.clusters.base import Cluster, names
 from harness.documents.lock import LockFacts
 from harness.errors import LockFailed
@@ -69,6 +70,7 @@ class Runner:
         self._generations: dict[str, int] = {}
         self._began_ns = 0
         self._ended: tuple[int, int] | None = None
+        self._nemesis: Nemesis | None = None
         self.over = False
         """True when only the removal of the cluster is left."""
 
@@ -89,6 +91,12 @@ class Runner:
                 stop |= self._doubts(self.recorder.history)
             self.recorder.nemesis("stop", stop, at=self._end())
             self.recorder.close()
+
+    def freeze(self) -> None:
+        """Stop the nemesis, and freeze the whole cluster, which then outlives the run."""
+        if self._nemesis is not None:
+            self._nemesis.abandon()
+        FREEZE.of(self._cluster).freeze_all()
 
     def _end(self) -> tuple[int, int] | None:
         """Return the time of the last entry, or None if the run did not begin.
@@ -112,7 +120,7 @@ class Runner:
         self._began_ns = time.monotonic_ns()
         self.recorder.nemesis("start", self._settings())
         rng = Random(f"{plan.seed}/nemesis")
-        nemesis = Nemesis(plan, cluster, self.recorder, rng, self._launch)
+        nemesis = self._nemesis = Nemesis(plan, cluster, self.recorder, rng, self._launch)
         nemesis.start()
         exits = ExitWatch(cluster, self.recorder, self._launch) if self._ends_processes() else None
         try:

@@ -85,9 +85,10 @@ def test_the_option_is_part_of_the_plan_and_of_its_replay(
 
 @pytest.mark.docker
 def test_a_run_on_containers_is_stopped_at_its_first_violation(tmp_path: Path) -> None:
-    plan = Plan(lock="redlock", cluster="docker", time_limit=60.0, stop_on_violation=True)
-    plan = msgspec.structs.replace(plan, faults=tuple(default_specs("clock-jump", plan.ttl)))
-    result = run(plan, store=tmp_path)
+    """Holds outlast their lease, so two clients soon hold the lock."""
+    held = Plan(lock="redis-token", cluster="docker", clients=2, ttl=1.0, hold=1.5, time_limit=60.0)
+    result = run(msgspec.structs.replace(held, stop_on_violation=True), store=tmp_path)
     assert (result.valid, reason(result)) == (False, "violation")
     assert result.verdicts["mutual-exclusion"].valid is False
     assert max(result.history.time) - result.history.origin < 50e9
+    assert "frozen" not in result.document["cluster"]

@@ -116,6 +116,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._wire = WireRecorder()
         self._record_wire = False
+        self._key_watch: KeyWatch | None = None
 
     @classmethod
     def part_types(cls, kind: str) -> tuple[type, ...]:
@@ -251,6 +252,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._closing.callback(self._wire.end, self.kind)
 
     def _leave(self, site: Site) -> None:
+        if self.frozen:
+            site.leave()
         sound = self._sound and self._error is None and not self._client_failures()
         self._sites.give_back(site, sound=sound)
 
@@ -296,7 +299,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
     def _watch_keys(self) -> None:
         if self._watched is None:
             return
-        watch = KeyWatch(*self._watched, self.servers.gate)
+        watch = self._key_watch = KeyWatch(*self._watched, self.servers.gate)
         self._closing.callback(watch.stop)
         for name in self.servers.data_hosts:
             if (reader := self.servers.key_reader(name)) is not None:
@@ -310,6 +313,11 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._report("")
 
     def _end_histories(self) -> None:
+        if self.frozen:
+            for name in self._names:
+                self._client(name).hear_until(self._frozen_ns)
+            return
+
         def thaw() -> None:  # a frozen process cannot be killed
             for name in sorted(+self._pauses):
                 self._boxes[name].unpause()
@@ -331,7 +339,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._dispatcher.join()
 
     def about(self) -> ObservedFacts:
-        return dict(self._about)
+        return {**self._about, **({"frozen": self.frozen} if self.frozen else {})}
 
     def interrupt(self) -> None:
         raise KeyboardInterrupt

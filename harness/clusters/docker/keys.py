@@ -52,8 +52,13 @@ class KeyWatch:
         self._threads.append(thread)
         thread.start()
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """Report no change from now on."""
         self._over.set()
+
+    def stop(self) -> None:
+        """End, and wait for the readers."""
+        self.end()
         for thread in self._threads:
             thread.join()
 
@@ -84,6 +89,8 @@ class KeyWatch:
     def _report_change(self, before: KeyState, sights: dict[str, KeyObservation | None] | None) -> KeyState:
         """Return the new state; call ``on_change`` if it differs from the one ``before``."""
         with self._telling:
+            if self._over.is_set():
+                return before
             now = time.monotonic_ns()
             state = _state(now, before.host, before.key, sights)
             if _same(before, state):

@@ -85,6 +85,10 @@ class RealServers(ABC):
     def on_log_line(self, host: str, line: str) -> None:  # noqa: B027 - optional hook
         """Handle a line of output of a host's program; called in the thread that reads it."""
 
+    def look(self, host: str) -> list[str]:  # noqa: ARG002
+        """Return a command that shows, inside the host's container, what the host stores; empty if there is none."""
+        return []
+
     # Probes.
 
     @abstractmethod

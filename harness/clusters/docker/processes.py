@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from concurrent.futures import Future, wait
+from functools import partial
 from typing import Any, Final
 
 from harness.clusters.abilities import State
 from harness.clusters.docker.containers.channel import Refused, Unanswered
-from harness.clusters.docker.containers.engine import Box
+from harness.clusters.docker.containers.engine import Box, Deployment, in_parallel
 from harness.clusters.docker.containers.helper_client import Helper
 
 from .clocks import HostClocks
 from .disks import Disks
 from .hosts import ANSWER, REVIVAL, ClientHost, How, ServerHost
+from .keys import KeyWatch
 from .kinds import RealServers
 from .network import LinkFaults
 from .wire import WireRecorder
@@ -30,6 +33,8 @@ class ProcessMethods(ABC):
     """Mixin that implements :class:`harness.clusters.abilities.Processes`."""
 
     servers: RealServers
+    deployment: Deployment
+    _key_watch: KeyWatch | None
     _hosts: dict[str, ServerHost | ClientHost]
     _boxes: dict[str, Box]
     _helper: Helper
@@ -44,13 +49,43 @@ class ProcessMethods(ABC):
         self._pauses: Counter[str] = Counter()
         self._kills: Counter[str] = Counter()
         self._wiped: set[str] = set()
+        self.frozen: dict[str, Any] = {}
+        """Facts about a cluster that was frozen as a whole, as in :class:`harness.documents.run.FrozenCluster`."""
+        self._frozen_ns = 0
 
     @abstractmethod
     def _prepare(self, client: ClientHost) -> Future[Any] | None:
         """Tell a client program to open its lock; return its answer, or None if there is no lock to open."""
 
+    def freeze_all(self) -> None:
+        """See :class:`harness.clusters.abilities.ClusterFreeze`."""
+        with self._damaging:
+            began, self._frozen_ns = time.monotonic(), time.monotonic_ns()
+            if self._key_watch is not None:
+                self._key_watch.end()  # a frozen server does not answer, which says nothing about its keys
+            there = {host: box.name for host, box in self._boxes.items()}
+            looks = {host: self._look(host) for host in there}
+            self.frozen = {"id": self.deployment.id, "seconds": 0.0, "hosts": {
+                host: {"container": container, "look": looks[host]} for host, container in there.items()
+            }}  # fmt: skip
+            in_parallel([partial(self._freeze_for_good, host) for host in there if not self._pauses[host]])
+            self._frozen_ns = time.monotonic_ns()
+            self.frozen["seconds"] = round(time.monotonic() - began, 3)
+
+    def _look(self, host: str) -> str:
+        """Return the shell command that shows what a host stores, or ""."""
+        command = self.servers.look(host) if host in self.servers.roles else []
+        return shlex.join(["docker", "exec", self._boxes[host].name, *command]) if command else ""
+
+    def _freeze_for_good(self, host: str) -> None:
+        if host in self._hosts:
+            self._hosts[host].await_start()
+        self._boxes[host].pause()
+
     def pause(self, host: str) -> None:
         with self._damaging:
+            if self.frozen:
+                return
             self._pauses[host] += 1
             if self._pauses[host] == 1:
                 self._freeze(host)
@@ -64,6 +99,8 @@ class ProcessMethods(ABC):
 
     def resume(self, host: str) -> None:
         with self._damaging:
+            if self.frozen:
+                return
             if self._pauses[host] == 1:
                 with self._wire.noting(host, "resume"):
                     self._boxes[host].unpause()
@@ -71,6 +108,8 @@ class ProcessMethods(ABC):
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
         with self._damaging:
+            if self.frozen:
+                return
             self._kills[host] += not for_good
             target = self._hosts[host]
             target.await_start()
@@ -84,6 +123,8 @@ class ProcessMethods(ABC):
 
     def start(self, host: str, *, wiped: bool) -> None:
         with self._damaging:
+            if self.frozen:
+                return
             self._kills[host] = max(0, self._kills[host] - 1)
             if wiped:
                 self._wiped.add(host)

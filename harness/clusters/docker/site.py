@@ -81,6 +81,7 @@ class Site:
         self._client_setups: dict[str, ClientSetup] = {}
         self._born: dict[str, float] = {}
         self._proxied: set[str] = set()
+        self._left = False
         self._closing = contextlib.ExitStack()
 
     @property
@@ -98,7 +99,7 @@ class Site:
         """Start the missing containers, a few at a time; no programs run in them yet."""
         first = not self.boxes
         if first:
-            self._closing.callback(self.deployment.close)
+            self._closing.callback(self._remove)
             self.deployment.open()
         self._drop([name for name, client_setup in self._client_setups.items() if client_setup != wanted.client_setup])
         calls = {name: make for name, make in self._makers(wanted).items() if name not in self.boxes}
@@ -177,6 +178,15 @@ class Site:
     def close(self) -> None:
         """Remove all containers and the network."""
         self._closing.close()
+
+    def leave(self) -> None:
+        """End the helper's program, and leave all containers and the network."""
+        self._left = True
+        self._closing.close()
+
+    def _remove(self) -> None:
+        if not self._left:
+            self.deployment.close()
 
 
 class SiteSource(Protocol):

@@ -103,6 +103,7 @@ class Box:
     id: str
     pid: int
     ip: str
+    name: str = ""
 
     def start(
         self,
@@ -183,7 +184,7 @@ class Deployment:
         container.reload()
         networks = container.attrs["NetworkSettings"]["Networks"]
         ip = within.ip if within is not None else next(iter(networks.values()))["IPAddress"]
-        return Box(self.client, container.attrs["Id"], container.attrs["State"]["Pid"], ip)
+        return Box(self.client, container.attrs["Id"], container.attrs["State"]["Pid"], ip, self._name(host))
 
     def drop(self, host: str) -> None:
         """Remove one container."""

@@ -50,6 +50,9 @@ class EtcdServers(RealPeers):
         ]  # fmt: skip
         return ["member", host, urls[host], others, cluster, *flags], {}
 
+    def look(self, host: str) -> list[str]:  # noqa: ARG002
+        return ["env", "ETCDCTL_API=3", "etcdctl", "get", "--prefix", ""]
+
     # Probes.
 
     def _ask(self, host: str, path: str, question: dict[str, Any] | None = None) -> dict[str, Any] | None:

@@ -79,6 +79,12 @@ class MysqlServers(FaketimeServers):
             chosen.append(f"--wait-timeout={math.ceil(options['wait_timeout'])}")
         return chosen
 
+    def look(self, host: str) -> list[str]:
+        if host not in self.data_hosts:
+            return []
+        address = ["-h", "127.0.0.1", "-P", str(self.port(host)), "-u", MANAGER, f"-p{MANAGER}"]
+        return ["mariadb", "--no-defaults", *address, "-e", "SHOW FULL PROCESSLIST"]
+
     # Probes.
 
     def _connect(self, host: str) -> Connection[Any]:

@@ -74,6 +74,12 @@ class PostgresServers(FaketimeServers):
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         return ["sh", "-c", _START, "start", *self.server_command(host)], ENVIRONMENT
 
+    def look(self, host: str) -> list[str]:
+        if host not in self.data_hosts:
+            return []
+        address = ["-h", "127.0.0.1", "-p", str(self.database_port(host)), "-U", ACCOUNT, "-d", ACCOUNT]
+        return ["psql", *address, "-c", "SELECT * FROM pg_locks"]
+
     # Probes.
 
     def connection(self, host: str, port: int, database: str = ACCOUNT) -> Any:

@@ -61,6 +61,9 @@ class RedisServers(RealServers):
             "repl-diskless-sync-delay 0", "repl-timeout 5", "repl-ping-replica-period 1",
         ]  # fmt: skip
 
+    def look(self, host: str) -> list[str]:
+        return ["redis-cli", "-p", str(self.port(host)), "--scan"]
+
     # Probes.
 
     def _client(self, host: str) -> redis.Redis:
@@ -135,6 +138,10 @@ class SentinelServers(RedisServers, RealPeers):
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         return self._command(self._sentinel(), "--sentinel") if self._watches(host) else super().program(host)
+
+    def look(self, host: str) -> list[str]:
+        command = super().look(host)
+        return [*command[:-1], "sentinel", "masters"] if self._watches(host) else command
 
     def _watches(self, host: str) -> bool:
         return self.roles[host] == "sentinel"
