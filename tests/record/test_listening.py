@@ -22,7 +22,8 @@ from harness.run import listening
 from harness.run.checking import Report
 from harness.run.following import follow
 from harness.run.listening import Listener
-from tests.record.test_following import OVERLAP, holds, write_recordings
+from tests.record.drawn import write_recordings
+from tests.record.test_recordings import OVERLAP, holds
 
 LINES = holds((0, 10, 20), (1, 30, 40), (0, 50, 60))
 
