@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -194,36 +194,24 @@ def follow(
     (default: a temporary one). ``tell`` is called after each look at the files. KeyboardInterrupt ends it as the end of
     the histories does.
     """
-    with listening(paths, store) as (followed, listeners):
-        return _follow(followed, listeners, model, options, key, clock_error, tell, others)
-
-
-def _follow(
-    paths: Sequence[Path],
-    listeners: Sequence[Listener],
-    model: str,
-    options: Mapping[str, Any] | None,
-    key: str | None,
-    clock_error: float | None,
-    tell: Callable[[Follower], None],
-    others: Mapping[str, Any],
-) -> Report:
     begin = time.perf_counter()
     error_ns = None if clock_error is None else int(clock_error * SECOND)
     follower = Follower(find_model(model, options or {}), key=key, clock_error_ns=error_ns)
-    try:
-        found = _followed(follower, paths, tell, listeners)
-    except HistoryError as error:
-        raise UsageError(str(error)) from error
-    except KeyboardInterrupt:
-        found = None
-    if found is None and listeners and not follower.sources:
-        raise UsageError(f"no recorder has connected to {' or '.join(one.address for one in listeners)}")
-    if found is None:
-        return check(paths, model, options=options, key=key, clock_error=clock_error, **others)
+    file = ", ".join(map(str, paths))
+    with listening(paths, store) as (files, listeners):
+        try:
+            found = _followed(follower, files, tell, listeners)
+        except HistoryError as error:
+            raise UsageError(str(error)) from error
+        except KeyboardInterrupt:
+            found = None
+        if found is None and listeners and not follower.sources:
+            raise UsageError(f"no recorder has connected to {file}")
+        if found is None:
+            whole = check(files, model, options=options, key=key, clock_error=clock_error, **others)
+            return replace(whole, file=file)
     verdict = Verdict(False, found.sentence, (found,), {"calls": follower.calls, "violations": 1})
     checked = Checked(verdict, (), quick=True, searched=0)
-    file = ", ".join(map(str, paths))
     return Report(checked, file, model, time.perf_counter() - begin, 0.0)
 
 
@@ -231,10 +219,10 @@ def _followed(
     follower: Follower, paths: Sequence[Path], tell: Callable[[Follower], None], listeners: Sequence[Listener]
 ) -> Violation | None:
     while True:
-        closed = {path for listener in listeners for path in listener.closed()}  # first, so that all of them is read
-        for path in history_files(paths):
-            if path.is_file():  # otherwise it may appear later
-                follower.source(path)
+        # First, so that all that these connections sent is read below.
+        closed = {path for listener in listeners for path in listener.closed()}
+        for path in _existing(paths):
+            follower.source(path)
         while (grown := _next_lines(follower.sources.values())) is not None:
             if (found := follower.take(*grown)) is not None:
                 return found
@@ -244,8 +232,16 @@ def _followed(
             raise UsageError(problem)
         tell(follower)
         if follower.sources and all(source.ended for source in follower.sources.values()):
-            return None
+            # A program may have connected meanwhile. It then waits to be accepted, or has a file that is not known yet.
+            if all(listener.idle() for listener in listeners) and follower.sources.keys() >= _existing(paths):
+                return None
+            continue
         time.sleep(POLL_S)
+
+
+def _existing(paths: Sequence[Path]) -> set[Path]:
+    """Return the files that are there; others may appear later."""
+    return {path for path in history_files(paths) if path.is_file()}
 
 
 def _next_lines(sources: Iterable[_Source]) -> tuple[_Source, bytes] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import stat
 import tempfile
@@ -47,7 +48,13 @@ class Listener:
         self._lock = threading.Lock()
         self._socket = _listening(address)
         self._number = 0
-        threading.Thread(target=self._accept, name="listener", daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, name="listener", daemon=True)
+        self._accepting.start()
+
+    def idle(self) -> bool:
+        """Return whether each program that has connected has its file."""
+        with self._lock:
+            return not select.select([self._socket], [], [], 0)[0]
 
     def closed(self) -> set[Path]:
         """Return the files whose connection has ended: they get no further line."""
@@ -57,7 +64,8 @@ class Listener:
     def close(self) -> None:
         """Accept no more connections, and end those that are open."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)  # which ends the thread that accepts
+        self._accepting.join()
         self._socket.close()
         with self._lock:
             for connection in self._open:
@@ -68,20 +76,27 @@ class Listener:
 
     def _accept(self) -> None:
         while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:  # closed
-                return
-            with self._lock:
+            select.select([self._socket], [], [])
+            with self._lock:  # so that a connection is either waiting or has its file
+                try:
+                    connection, _ = self._socket.accept()
+                except OSError:  # closed
+                    return
                 self._number += 1
-                self._open.add(connection)
                 # The process id distinguishes the files of several commands with the same folder.
                 path = self._folder / f"connection-{os.getpid()}-{self._number}.jsonl"
+                try:
+                    path.touch(exist_ok=False)
+                except OSError as error:
+                    self.problem = str(cannot_write(path, error))
+                    connection.close()
+                    return
+                self._open.add(connection)
             threading.Thread(target=self._store, args=(connection, path), name=path.stem, daemon=True).start()
 
     def _store(self, connection: socket.socket, path: Path) -> None:
         try:
-            with connection, path.open("xb", buffering=0) as file:
+            with connection, path.open("ab", buffering=0) as file:
                 unended = 0
                 while part := _received(connection):
                     file.write(part)

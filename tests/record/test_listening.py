@@ -46,6 +46,18 @@ def connected(address: str) -> socket.socket:
     return connection
 
 
+def test_a_connection_that_waits_is_not_overlooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the thread that accepts it is late: otherwise the check could begin without it."""
+    late = threading.Event()
+    monkeypatch.setattr(Listener, "_accept", lambda self: late.wait())
+    listener = Listener(f"unix:{tmp_path / 's'}", tmp_path)
+    assert listener.idle()
+    with connected(listener.address):
+        assert not listener.idle()
+    late.set()
+    listener.close()
+
+
 def send(address: str, *files: Path) -> None:
     """Send each file over a connection of its own, all of which are open at the same time."""
     connections = [connected(address) for _ in files]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from harness.clusters.abilities import State
 from harness.clusters.docker.containers.channel import Refused, Unanswered
-from harness.clusters.docker.containers.engine import Box, Deployment, in_parallel
+from harness.clusters.docker.containers.engine import Box, Deployment, engine_errors, in_parallel
 from harness.clusters.docker.containers.helper_client import Helper
 
 from .clocks import HostClocks
@@ -68,7 +68,8 @@ class ProcessMethods(ABC):
             self.frozen = {"id": self.deployment.id, "seconds": 0.0, "hosts": {
                 host: {"container": container, "look": looks[host]} for host, container in there.items()
             }}  # fmt: skip
-            in_parallel([partial(self._freeze_for_good, host) for host in there if not self._pauses[host]])
+            with engine_errors():
+                in_parallel([partial(self._freeze_for_good, host) for host in there if not self._pauses[host]])
             self._frozen_ns = time.monotonic_ns()
             self.frozen["seconds"] = round(time.monotonic() - began, 3)
 
