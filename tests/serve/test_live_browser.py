@@ -156,6 +156,7 @@ def test_the_running_verdict_is_shown(recording: Recording, page: Page, base: st
     expect(so_far).to_contain_text(f"Violation at {begin:.3f} s: ")
     expect(so_far).to_contain_text("held k0")
     expect(so_far).to_have_class("story bad")
+    expect(so_far).to_have_attribute("role", "alert")
     expect(page.locator("#live-word")).to_have_text("Running now")
     recording.end()
     expect(page.locator("#live-word")).not_to_have_text("Running now")

@@ -70,6 +70,8 @@ function showSoFar({ verdict, moment: { violation, watched, calls } }) {
   const none = watched ? `No violation so far, ${made}.` : `Mutual exclusion is judged at the end, ${made} so far.`;
   at("so-far").hidden = verdict !== null;
   at("so-far").className = violation ? "story bad" : "story";
+  // Only a violation is announced: the number of calls changes every second.
+  if (violation) at("so-far").setAttribute("role", "alert");
   text("so-far", violation ? `Violation at ${violation.since.toFixed(3)} s: ${violation.sentence}` : none);
 }
 
