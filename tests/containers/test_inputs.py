@@ -27,6 +27,8 @@ from harness.lock_impls import catalogue
         ("mutex", ()),  # a workload's name
         ("harness.lock_impls.redlock:Redlock", ()),
         ("harness.scenarios.locks.python_redis_lock:Renewed", ("python-redis-lock",)),
+        ("harness.scenarios.locks.tooz:ReleasesAgain", ("stevedore", "tooz")),  # through the adapter that it extends
+        ("harness.scenarios.locks.etcd:ForgetsItsKey", ()),  # grpcio, of the shared client, comes with etcd3
         ("redis.lock:Lock", ()),
         ("redis_lock:Lock", ("python-redis-lock",)),
         ("pottery:Redlock", ("pottery",)),

@@ -6,9 +6,12 @@ import ast
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from harness.errors import MissingLibrary, UsageError
 from harness.plugins import search_working_directory
@@ -17,19 +20,39 @@ from .wheelhouse import DISTRIBUTION, LIBRARIES, PACKAGE, ROOT, origin
 
 PRESENT = frozenset({DISTRIBUTION, *LIBRARIES})
 """Distributions that every client image contains."""
+WITH_LOCKS = (f"{PACKAGE}.lock_impls.", f"{PACKAGE}.scenarios.locks.")
+"""Modules of ours with locks, or with what several locks share, begin like this."""
 
 
 def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
     """Return the distributions to install in a client image, and the folder to put on its ``PYTHONPATH``, for a lock as
     a user gives it: those of :func:`imported_distributions` that not every image contains."""
     names, folder = imported_distributions(lock)
-    return tuple(name for name in names if name not in PRESENT), folder
+    return tuple(name for name in names if name not in _in_every_image()), folder
+
+
+@cache
+def _in_every_image() -> frozenset[str]:
+    """Return :data:`PRESENT`, and what these distributions require themselves."""
+    found: set[str] = set()
+    wanted = list(PRESENT - {DISTRIBUTION})  # clients have this project without most of its requirements
+    while wanted:
+        name = wanted.pop()
+        if name in found:
+            continue
+        with suppress(metadata.PackageNotFoundError):
+            distribution = metadata.distribution(name)
+            found |= {name, distribution.name}
+            requirements = map(Requirement, distribution.requires or ())
+            wanted += [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return frozenset(found | PRESENT)
 
 
 def imported_distributions(lock: str) -> tuple[tuple[str, ...], Path | None]:
     """Return the distributions that a lock imports, sorted, and the folder of its source.
 
-    A catalogue name or a class of ours needs the imports of its module, and no folder. ``package.module:Class`` of an
+    A catalogue name or a class of ours needs the imports of its module and of the locks that it builds on, and no
+    folder. ``package.module:Class`` of an
     installed distribution needs that distribution. Plain source (in the working directory, anywhere on ``sys.path``, or
     installed in editable mode) needs the folder above its top-level package or module, and the distributions that it
     imports.
@@ -71,9 +94,20 @@ def _adapter_of(name: str) -> str:
 
 
 def _imported_by(module: str) -> set[str]:
-    """Return the top-level names that one of our modules imports itself."""
-    path = _file_of(module, ROOT)
-    return set() if path is None else {name.partition(".")[0] for name in _names(path, module)} - {PACKAGE}
+    """Return the top-level names that one of our modules imports, itself or through other modules with locks of
+    ours."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    wanted = [module]
+    while wanted:
+        name = wanted.pop()
+        path = None if name in seen else _file_of(name, ROOT)
+        seen.add(name)
+        if path is not None:
+            imported = list(_names(path, name))
+            wanted += [one for one in imported if one.startswith(WITH_LOCKS)]
+            found.update(one.partition(".")[0] for one in imported)
+    return found - {PACKAGE}
 
 
 def _distributions_of(imported: set[str]) -> tuple[str, ...]:
