@@ -1,4 +1,5 @@
-// Command toxiproxy is the stock Toxiproxy server of the released module plus one toxic, "snare" (snare.go).
+// Command toxiproxy is the stock Toxiproxy server of the released module plus one toxic, "snare" (snare.go),
+// and a port on which a listener hears all data before it passes (tap.go).
 //
 // Toxiproxy's own server is a main package and cannot be imported; its CREATING_TOXICS.md says to copy it in order to
 // register a toxic, which this does, less what the harness has no use for (configuration file, metrics).
@@ -7,6 +8,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,6 +22,7 @@ import (
 func main() {
 	host := flag.String("host", "localhost", "address the HTTP API listens on")
 	port := flag.String("port", "8474", "port the HTTP API listens on")
+	tapPort := flag.String("tap", "8475", "port on which a listener is told of all data, see tap.go")
 	version := flag.Bool("version", false, "print the version of Toxiproxy")
 	flag.Parse()
 	if *version {
@@ -42,6 +45,12 @@ func main() {
 	}
 	logger := zerolog.New(os.Stderr).Level(level).With().Timestamp().Logger()
 	log.Logger = logger // the toxics that come with Toxiproxy log there
+
+	listeners, err := net.Listen("tcp", net.JoinHostPort(*host, *tapPort))
+	if err != nil {
+		logger.Fatal().Err(err).Msg("cannot listen for the tap")
+	}
+	go theTap.serve(listeners)
 
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), logger)
 	server.Listen(*host, *port)

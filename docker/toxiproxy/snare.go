@@ -45,17 +45,31 @@ type trap struct {
 //
 // Read back, the attributes are {"traps": {"NAME": {..., "used": 0}}, "held": 0}; a disarmed trap is there until the
 // next one is set.
+//
+// Each chunk is shown to the listener of theTap first, if there is one and the toxic was told its place:
+// {"attributes": {"at": {"link": "n1", "direction": "request"}}}. A trap that is set meanwhile may still catch it.
+// Toxiproxy starts both directions of a connection one after the other, so equal numbers are one connection.
 type SnareToxic struct {
-	mutex sync.Mutex // one toxic serves all connections of its proxy, and the API beside
-	traps map[string]*trap
-	held  int
+	mutex       sync.Mutex // one toxic serves all connections of its proxy, and the API beside
+	traps       map[string]*trap
+	held        int
+	at          place
+	connections int
+}
+
+// place says where a toxic is: on which link, in which direction.
+type place struct {
+	Link      string `json:"link"`
+	Direction string `json:"direction"`
 }
 
 // snareState is per connection. It outlives Pipe, which ends and starts again at every change to neighbouring toxics.
 type snareState struct {
-	chunk *stream.StreamChunk // nil: nothing held
-	due   time.Time
-	gap   bool // data is missing for ever
+	number int                 // of the connection, from 1
+	chunk  *stream.StreamChunk // nil: nothing held
+	asked  <-chan struct{}     // closed when the held chunk may pass; nil: it is held until due
+	due    time.Time
+	gap    bool // data is missing for ever
 }
 
 func init() {
@@ -66,19 +80,28 @@ func init() {
 func (t *SnareToxic) GetBufferSize() int { return maxQueue }
 
 // NewState makes this a toxics.StatefulToxic.
-func (t *SnareToxic) NewState() interface{} { return new(snareState) }
+func (t *SnareToxic) NewState() interface{} {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.connections++
+	return &snareState{number: t.connections}
+}
 
 // UnmarshalJSON sets and disarms traps. Toxiproxy calls it while connections are in Pipe, hence the lock.
 func (t *SnareToxic) UnmarshalJSON(data []byte) error {
 	var change struct {
 		Set    map[string]*trap `json:"set"`
 		Disarm []string         `json:"disarm"`
+		At     *place           `json:"at"`
 	}
 	if err := json.Unmarshal(data, &change); err != nil {
 		return err
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	if change.At != nil {
+		t.at = *change.At
+	}
 	for _, name := range change.Disarm {
 		if known := t.traps[name]; known != nil {
 			known.disarmed = true
@@ -113,6 +136,17 @@ func (t *SnareToxic) MarshalJSON() ([]byte, error) {
 func (t *SnareToxic) Pipe(stub *toxics.ToxicStub) {
 	state := stub.State.(*snareState)
 	for {
+		if state.asked != nil {
+			select {
+			case <-stub.Interrupt:
+				return
+			case <-state.asked:
+				chunk := state.chunk
+				state.asked, state.chunk = nil, nil
+				t.pass(stub, state, chunk)
+			}
+			continue
+		}
 		if state.chunk != nil {
 			timer := time.NewTimer(time.Until(state.due))
 			select {
@@ -132,25 +166,49 @@ func (t *SnareToxic) Pipe(stub *toxics.ToxicStub) {
 				stub.Close()
 				return
 			}
-			switch delay, caught := t.spring(chunk.Data); {
-			case caught && delay <= lose || state.gap:
-				state.gap = true
-			case !caught:
-				stub.Output <- chunk
-			default:
-				hold := time.Duration(delay) * time.Millisecond
-				state.due = time.Now().Add(hold)
-				// A latency toxic further on counts from here; without this it would think the message late enough.
-				chunk.Timestamp = chunk.Timestamp.Add(hold)
-				state.chunk = chunk
+			if asked := t.ask(state, chunk.Data); asked != nil {
+				state.asked, state.chunk = asked, chunk
+			} else {
+				t.pass(stub, state, chunk)
 			}
 		}
 	}
 }
 
+// ask shows data to the listener of the tap. The channel is nil if the data may pass now.
+func (t *SnareToxic) ask(state *snareState, data []byte) <-chan struct{} {
+	t.mutex.Lock()
+	at := t.at
+	t.mutex.Unlock()
+	if at.Link == "" || state.gap {
+		return nil
+	}
+	return theTap.ask(at.Link, at.Direction, state.number, data)
+}
+
+// pass lets a chunk through, unless a trap catches it.
+func (t *SnareToxic) pass(stub *toxics.ToxicStub, state *snareState, chunk *stream.StreamChunk) {
+	switch delay, caught := t.spring(chunk.Data); {
+	case caught && delay <= lose || state.gap:
+		state.gap = true
+	case !caught:
+		stub.Output <- chunk
+	default:
+		hold := time.Duration(delay) * time.Millisecond
+		state.due = time.Now().Add(hold)
+		// A latency toxic further on counts from here; without this it would think the message late enough.
+		chunk.Timestamp = chunk.Timestamp.Add(hold)
+		state.chunk = chunk
+	}
+}
+
 // Cleanup makes this a toxics.CleanupToxic: the last chance, when the toxic is removed, for what it holds.
 func (t *SnareToxic) Cleanup(stub *toxics.ToxicStub) {
-	if state := stub.State.(*snareState); state.chunk != nil {
+	switch state := stub.State.(*snareState); {
+	case state.asked != nil:
+		stub.Output <- state.chunk
+		state.asked, state.chunk = nil, nil
+	case state.chunk != nil:
 		t.release(stub, state)
 	}
 }

@@ -48,6 +48,8 @@ OF_THE_KIND: dict[str, Needs] = {
 }
 EVERYWHERE = frozenset(ABILITIES) - {MEMORY, FAILOVER, ELECTIONS, PEERS, DISKS, TAPS, CANCELS, INTERRUPTS}
 IN_MEMORY = {"memcached", "hazelcast"}
+READ = ("redis-", "mysql-", "postgres", "memcached")
+"""Beginnings of the kinds whose traffic in containers is read for commands."""
 
 
 @pytest.mark.parametrize("kind", kinds("sim"))
@@ -56,9 +58,10 @@ def test_a_simulated_cluster_has_taps_and_interruptions_and_no_disks(kind: str) 
 
 
 @pytest.mark.parametrize("kind", kinds("docker"))
-def test_containers_have_disks_if_their_servers_use_them(kind: str) -> None:
+def test_containers_have_disks_and_taps_if_their_servers_allow_them(kind: str) -> None:
     disks = frozenset() if kind in IN_MEMORY else frozenset({DISKS})
-    assert abilities_of(DockerCluster.part_types(kind)) == EVERYWHERE | disks | OF_THE_KIND[kind]
+    taps = frozenset({TAPS}) if kind.startswith(READ) else frozenset()
+    assert abilities_of(DockerCluster.part_types(kind)) == EVERYWHERE | disks | taps | OF_THE_KIND[kind]
 
 
 @pytest.mark.parametrize("kind", kinds("sim"))

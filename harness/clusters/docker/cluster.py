@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import kinds
-from harness.clusters.abilities import DISKS, TRAFFIC, Needs
+from harness.clusters.abilities import DISKS, TAPS, TRAFFIC, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.docker.containers.channel import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
@@ -35,6 +35,7 @@ from .kinds import servers_class
 from .network import LinkFaults, LinkMethods
 from .processes import PREPARED, ProcessMethods
 from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
+from .taps import CommandTap
 from .wire import WireRecorder
 
 Report = Callable[[str], None]
@@ -104,6 +105,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._needs = needs
         self._disks: Disks | None = None
         self._floods: Floods | None = None
+        self._taps: CommandTap | None = None
         self._image = image
         self._report = report
         self._about: ObservedFacts = {}
@@ -124,11 +126,12 @@ class DockerCluster(LinkMethods, ProcessMethods):
         if not kinds.can_run(kind, "docker"):
             return ()
         servers, floods = servers_class(kind), floods_class(kind)
-        return cls, servers, *(part for part in (servers.DISKS, floods) if part is not None)
+        taps = CommandTap if servers.COMMANDS is not None else None
+        return cls, servers, *(part for part in (servers.DISKS, floods, taps) if part is not None)
 
     @property
     def parts(self) -> tuple[object, ...]:
-        return self, self.servers, *(part for part in (self._disks, self._floods) if part is not None)
+        return self, self.servers, *(part for part in (self._disks, self._floods, self._taps) if part is not None)
 
     # Start and stop.
 
@@ -189,7 +192,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
                        "client_image": client_image}  # fmt: skip
         disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()
-        proxy_image = images.toxiproxy() if TRAFFIC in self._needs else ""
+        proxy_image = images.toxiproxy() if self._needs & {TRAFFIC, TAPS} else ""
         return SiteRequest(
             self.kind, roles, there, disks, tuple(self._names), client_image, self._clients.source, proxy_image,
             self._by_hand,
@@ -224,6 +227,10 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._link_faults = LinkFaults(
             self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed
         )
+        if TAPS in self._needs and self.servers.COMMANDS is not None:
+            clients = {name: self._boxes[name] for name in self._names}
+            self._taps = CommandTap(clients, frozenset(wanted.roles), self.servers.COMMANDS, self.servers.gate)
+            self._closing.callback(self._taps.tap, None)
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
         self._prepare_clients()

@@ -19,6 +19,7 @@ from harness.clusters.docker.images.images import Images
 from harness.clusters.kinds import KINDS, sentinels, servers
 from harness.errors import EnvironmentLacking, UsageError
 
+from .commands import CommandReader
 from .disks import Disks
 from .keys import KeyReader
 
@@ -42,6 +43,8 @@ class RealServers(ABC):
     """Shell commands that undo changes of programs and faults outside ``/data`` and ``/tmp``."""
     GREETS: ClassVar[bool] = False
     """True if a server sends a greeting on a new connection."""
+    COMMANDS: ClassVar[type[CommandReader] | None] = None
+    """Reader of the commands in the servers' traffic, ``None`` if faults cannot wait for commands."""
     DISKS: ClassVar[type[Disks] | None] = Disks
     """Access of faults to the servers' disks, ``None`` if the servers keep everything in memory."""
 

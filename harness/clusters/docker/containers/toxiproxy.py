@@ -108,7 +108,8 @@ class ClientLinks:
                     raise SidecarError(f"the proxy cannot take connections on port {link.listen}") from error
                 proxy = api.get_proxy(link.server)
                 for direction, stream in STREAM.items():
-                    proxy.add_toxic(type="snare", name=f"snare_{direction}", stream=stream)
+                    place = {"at": {"link": link.server, "direction": direction}}
+                    proxy.add_toxic(type="snare", name=f"snare_{direction}", stream=stream, attributes=place)
                 for name, (server, toxic) in self._active.items():
                     if server == link.server:
                         proxy.add_toxic(name=name, **toxic)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
+from harness.clusters.docker.commands import MemcachedCommands
 from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealServers
 from harness.clusters.kinds.memcached import MEMCACHED_CHUNK, MEMCACHED_MB
@@ -22,6 +23,7 @@ ITEM: Final = 48
 class MemcachedServers(RealServers):
     """See :class:`harness.clusters.docker.kinds.RealServers`. Items are only in memory."""
 
+    COMMANDS = MemcachedCommands
     DISKS = None
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pymysql
 from pymysql.connections import Connection
 
+from harness.clusters.docker.commands import MysqlCommands
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
 
@@ -63,6 +64,7 @@ _ENVIRONMENT: Final = {"INIT": INIT, **ENVIRONMENT}
 class MysqlServers(FaketimeServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
 
+    COMMANDS = MysqlCommands
     # A login of an unknown user, 64 bytes: the server sends a greeting, and then refuses the login.
     KNOCK = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
     GREETS = True

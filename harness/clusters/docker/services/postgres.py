@@ -12,6 +12,7 @@ from typing import Any, Final
 from pg8000.exceptions import DatabaseError, InterfaceError
 from pg8000.native import Connection, identifier
 
+from harness.clusters.docker.commands import PostgresCommands
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.postgres import run_time_parameters
@@ -58,6 +59,7 @@ def setting_options(settings: dict[str, str]) -> list[str]:
 class PostgresServers(FaketimeServers):
     """See :class:`harness.clusters.docker.kinds.RealServers`."""
 
+    COMMANDS = PostgresCommands
     # A connection of an unknown user, 64 bytes, which the server refuses.
     KNOCK = b"\0\0\0\x40\0\3\0\0user\0" + b"k" * 49 + b"\0\0"
 

@@ -11,6 +11,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from harness.clusters.base import ClusterEndpoints
+from harness.clusters.docker.commands import RedisCommands
 from harness.clusters.docker.images.images import Images
 from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers, RealServers, reading
@@ -34,6 +35,8 @@ exec "$@" /data/conf $FLAGS
 
 class RedisServers(RealServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
+
+    COMMANDS = RedisCommands
 
     def image(self, images: Images, host: str) -> str:
         release = self.options.get("release")
