@@ -164,6 +164,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """True if the next turn of this fault replaces the previous one, as with a clock that is set again."""
     takes: ClassVar[float] = 0.5
     """Seconds until its effect is certainly observed. It is not injected if the run settles earlier."""
+    awaits_clients: ClassVar[bool] = False
+    """True if it takes effect only when a client does something."""
     roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel", "client")
     """The roles of the hosts that its ``target`` may name."""
     companions: ClassVar[tuple[dict[str, Any], ...]] = ()

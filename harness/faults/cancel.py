@@ -24,6 +24,7 @@ class TaskCancel(Fault, frozen=True):
     summary: ClassVar[str] = "the asyncio task of a client is cancelled while it awaits a call of its lock"
     needs: ClassVar[Needs] = frozenset({CANCELS})
     damages_with: ClassVar[str] = "cancel_call"
+    awaits_clients: ClassVar[bool] = True
     disturbs: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     coroutines: ClassVar[bool | None] = True

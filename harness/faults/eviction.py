@@ -22,6 +22,7 @@ class Eviction(Fault, frozen=True):
     needs: ClassVar[Needs] = frozenset({MEMORY})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.5}
     takes: ClassVar[float] = 1.0
+    awaits_clients: ClassVar[bool] = True
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (0.5,)}
 
     roles: ClassVar[tuple[Role, ...]] = ("server",)

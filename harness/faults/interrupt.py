@@ -29,6 +29,7 @@ class ThreadInterrupt(Fault, frozen=True):
     summary: ClassVar[str] = "an exception is raised in a client's thread while it waits in a call of its lock"
     needs: ClassVar[Needs] = frozenset({INTERRUPTS})
     damages_with: ClassVar[str] = "interrupt_call"
+    awaits_clients: ClassVar[bool] = True
     disturbs: ClassVar[bool] = False
     replaces: ClassVar[bool] = True
     coroutines: ClassVar[bool | None] = False

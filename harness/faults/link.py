@@ -158,6 +158,7 @@ class BlackHole(Fault, frozen=True):
     summary: ClassVar[str] = "connections to a minority of the servers are accepted, but all data on them is lost"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
     damages_with: ClassVar[str] = "black_hole"
+    awaits_clients: ClassVar[bool] = True
     fact: ClassVar[str] = "swallowed"
     schedule: ClassVar[dict[str, Any]] = {"every": "4 ttl", "for": "2 ttl"}
 
@@ -246,6 +247,7 @@ class _OneMessage(Fault, frozen=True):
     fact: ClassVar[str] = "messages"
     replaces: ClassVar[bool] = True
     takes: ClassVar[float] = 1.0
+    awaits_clients: ClassVar[bool] = True
 
     client: str = "holder"
     server: str = "servers"

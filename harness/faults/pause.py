@@ -109,6 +109,7 @@ class ClientHang(Fault, frozen=True):
     summary: ClassVar[str] = "the thread that holds the lock blocks for ever, while the lock's watchdog continues"
     needs: ClassVar[Needs] = frozenset({HANGS})
     damages_with: ClassVar[str] = "hang"
+    awaits_clients: ClassVar[bool] = True
     silences: ClassVar[Literal["", "pause", "hang", "death"]] = "hang"
     fact: ClassVar[str] = "hung"
     disturbs: ClassVar[bool] = False

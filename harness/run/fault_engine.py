@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -72,13 +72,15 @@ class FaultTrigger:
 
 @dataclass(slots=True, eq=False)
 class InjectedStrike:
-    """A fault that was injected. ``over`` is set when it is healed, so that its observation stops waiting."""
+    """A fault that was injected. ``over`` is set when it is healed, so that its observation stops waiting, and
+    ``observed`` when that has ended."""
 
     id: int
     spec: FaultSpec
     fault: Fault
     damage: Damage
     over: threading.Event
+    observed: threading.Event = field(default_factory=threading.Event)
 
 
 def _may_mask(other: InjectedStrike, healed: InjectedStrike, seen: Observation) -> bool:
@@ -157,7 +159,10 @@ class FaultEngine:
 
     def observe(self, strike: InjectedStrike) -> None:
         """Observe whether the fault took effect, and record it."""
-        self._record("inject", strike, strike.damage.observe())
+        try:
+            self._record("inject", strike, strike.damage.observe())
+        finally:
+            strike.observed.set()
 
     def undo(self, strike: InjectedStrike) -> None:
         """Heal an active fault."""

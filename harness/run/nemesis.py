@@ -33,6 +33,9 @@ from .recorder import Recorder
 HEALS_WITHIN: Final = 5.0
 """Seconds after its heal within which a fault must be observed to be healed: servers take time to come back."""
 
+EFFECT_WITHIN: Final = 5.0
+"""Seconds that the clients' start waits for the effect of a fault at time 0."""
+
 
 @dataclass(order=True, slots=True)
 class _Due:
@@ -68,21 +71,43 @@ class Nemesis:
     # Life.
 
     def start(self) -> None:
-        """Begin. The plan's times count from now. Faults at time 0 have struck when this returns, so that no client
-        starts before them."""
-        now = time.monotonic_ns()
-        self._until = now + int((self._plan.time_limit - self._plan.settle_time) * 1e9)
-        for spec in self._plan.faults:
-            strike = partial(self._strike_on_time, spec)
-            if spec.on is None and (first := first_strike_s(spec)):
-                self._later(now + int(first * 1e9), strike)
-            elif spec.on is None:
+        """Begin. The plan's times count from the return. Faults at time 0 are in effect then, so that no client starts
+        before them."""
+        self._until = self._cluster.clock()[0] + self._lasts_ns
+        timed = [(first_strike_s(spec), partial(self._strike_on_time, spec)) for spec in self._plan.faults
+                 if spec.on is None]  # fmt: skip
+        for first_s, strike in timed:
+            if not first_s:
                 self._try(strike)
+        self._await_effects()
+        now = time.monotonic_ns()
+        self._until = now + self._lasts_ns
+        for first_s, strike in timed:
+            if first_s:
+                self._later(now + int(first_s * 1e9), strike)
         self._recorder.listeners.append(self._on_op)
         if any(TAPS in needs(trigger.spec) for trigger, _ in self._triggers):
             TAPS.of(self._cluster).tap(self._on_command)
         self._thread = threading.Thread(target=self._work, name="nemesis", daemon=True)
         self._thread.start()
+
+    @property
+    def _lasts_ns(self) -> int:
+        return int((self._plan.time_limit - self._plan.settle_time) * 1e9)
+
+    def _await_effects(self) -> None:
+        """Wait until the faults that have struck are observed, except those that end sooner or need clients' requests.
+
+        On the simulator a fault is in effect as soon as it was injected. A real one may need some time."""
+        if self._cluster.backend == "sim":
+            return
+        while not self._news.empty():
+            if (follow := self._news.get()) is not None:
+                self._try(follow)
+        for strike in self._engine.active():
+            lasts_s = strike.spec.for_
+            if not strike.fault.awaits_clients and (lasts_s is None or lasts_s > strike.fault.takes):
+                strike.observed.wait(EFFECT_WITHIN)
 
     def stop(self) -> None:
         """Strike no more, heal everything at once, and wait until every effect and every heal has been observed."""

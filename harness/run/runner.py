@@ -117,11 +117,11 @@ class Runner:
 
     def _execute(self) -> None:
         plan, cluster = self._plan, self._cluster
-        self._began_ns = time.monotonic_ns()
         self.recorder.nemesis("start", self._settings())
         rng = Random(f"{plan.seed}/nemesis")
         nemesis = self._nemesis = Nemesis(plan, cluster, self.recorder, rng, self._launch)
         nemesis.start()
+        self._began_ns = time.monotonic_ns()
         exits = ExitWatch(cluster, self.recorder, self._launch) if self._ends_processes() else None
         try:
             for client in names(cluster.hosts, "client"):
