@@ -56,8 +56,7 @@ def engine_errors() -> Iterator[None]:
         yield
     except (DockerException, RequestException) as error:
         raise EnvironmentLacking(
-            f"the Docker engine failed: {type(error).__name__}: {_brief(error)}; "
-            "remove its remains with 'harness cluster clean'"
+            f"the Docker engine failed: {explanation(error)}; remove the run's remains with 'harness cluster clean'"
         ) from error
 
 
@@ -68,11 +67,6 @@ def answers() -> bool:
     except EnvironmentLacking:
         return False
     return True
-
-
-def _brief(error: BaseException) -> str:
-    text = str(error)
-    return text if len(text) <= 160 else f"{text[:160]}..."
 
 
 def _process_name(pid: int | None = None) -> str:
