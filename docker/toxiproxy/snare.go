@@ -67,7 +67,7 @@ type place struct {
 type snareState struct {
 	number int                 // of the connection, from 1
 	chunk  *stream.StreamChunk // nil: nothing held
-	asked  <-chan struct{}     // closed when the held chunk may pass; nil: it is held until due
+	asked  <-chan bool         // tells whether the held chunk is to be lost; nil: it is held until due
 	due    time.Time
 	gap    bool // data is missing for ever
 }
@@ -140,9 +140,10 @@ func (t *SnareToxic) Pipe(stub *toxics.ToxicStub) {
 			select {
 			case <-stub.Interrupt:
 				return
-			case <-state.asked:
+			case lost := <-state.asked:
 				chunk := state.chunk
 				state.asked, state.chunk = nil, nil
+				state.gap = state.gap || lost
 				t.pass(stub, state, chunk)
 			}
 			continue
@@ -176,7 +177,7 @@ func (t *SnareToxic) Pipe(stub *toxics.ToxicStub) {
 }
 
 // ask shows data to the listener of the tap. The channel is nil if the data may pass now.
-func (t *SnareToxic) ask(state *snareState, data []byte) <-chan struct{} {
+func (t *SnareToxic) ask(state *snareState, data []byte) <-chan bool {
 	t.mutex.Lock()
 	at := t.at
 	t.mutex.Unlock()

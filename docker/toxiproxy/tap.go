@@ -18,13 +18,14 @@ type heard struct {
 }
 
 // tap tells a listener of every chunk of data on every link of this process, and holds the chunk until the listener
-// answers with a line that has the chunk's id. So a listener can act after a request was sent and before it arrives.
+// answers with a line that has the chunk's id; or with the id negated, if the chunk is to be lost like one in a trap.
+// So a listener can act after a request was sent and before it arrives.
 // There is one listener at most: the last one that connected. When its connection ends, what it holds passes on.
 type tap struct {
 	mutex    sync.Mutex
 	listener net.Conn // nil: nobody listens, and nothing is held
 	last     uint64
-	waiting  map[uint64]chan struct{}
+	waiting  map[uint64]chan bool
 }
 
 // theTap serves all links of this process.
@@ -42,8 +43,9 @@ func (t *tap) serve(port net.Listener) {
 	}
 }
 
-// ask tells the listener of a chunk. The channel is closed when the chunk may pass; it is nil if it may pass now.
-func (t *tap) ask(link string, direction string, connection int, data []byte) <-chan struct{} {
+// ask tells the listener of a chunk. The channel is closed when the chunk may pass, or has true if it is to be lost; it
+// is nil if the chunk may pass now.
+func (t *tap) ask(link string, direction string, connection int, data []byte) <-chan bool {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	if t.listener == nil {
@@ -54,7 +56,7 @@ func (t *tap) ask(link string, direction string, connection int, data []byte) <-
 	if err != nil {
 		return nil
 	}
-	passes := make(chan struct{})
+	passes := make(chan bool, 1)
 	t.waiting[t.last] = passes
 	if _, err := t.listener.Write(append(line, '\n')); err != nil {
 		t.end()
@@ -66,8 +68,8 @@ func (t *tap) ask(link string, direction string, connection int, data []byte) <-
 func (t *tap) listen(conn net.Conn) {
 	answers := bufio.NewScanner(conn)
 	for answers.Scan() {
-		if id, err := strconv.ParseUint(answers.Text(), 10, 64); err == nil {
-			t.pass(id)
+		if id, err := strconv.ParseInt(answers.Text(), 10, 64); err == nil {
+			t.answer(id)
 		}
 	}
 	t.mutex.Lock()
@@ -81,14 +83,19 @@ func (t *tap) replace(conn net.Conn) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.end()
-	t.listener, t.waiting = conn, make(map[uint64]chan struct{})
+	t.listener, t.waiting = conn, make(map[uint64]chan bool)
 }
 
-func (t *tap) pass(id uint64) {
+// answer lets a chunk pass, or loses it if the id is negative.
+func (t *tap) answer(id int64) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if passes := t.waiting[id]; passes != nil {
-		delete(t.waiting, id)
+	number := uint64(max(id, -id))
+	if passes := t.waiting[number]; passes != nil {
+		delete(t.waiting, number)
+		if id < 0 {
+			passes <- true
+		}
 		close(passes)
 	}
 }

@@ -99,6 +99,15 @@ func TestATrapThatIsSetMeanwhileCatchesTheChunk(t *testing.T) {
 	nothing(t, out, 50*time.Millisecond)
 }
 
+func TestAChunkWithANegatedAnswerIsLostAndNothingPassesBehindIt(t *testing.T) {
+	conn, next := listen(t)
+	_, in, out := pipe(t, tapped(t, "request"))
+	send(in, "EXPIRE k0 2")
+	fmt.Fprintf(conn, "-%d\n", next().ID)
+	send(in, "GET k0")
+	nothing(t, out, 50*time.Millisecond)
+}
+
 func TestWhatIsHeldPassesWhenTheListenerGoes(t *testing.T) {
 	conn, next := listen(t)
 	_, in, out := pipe(t, tapped(t, "request"))

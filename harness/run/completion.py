@@ -195,7 +195,7 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
         return
     if spec.on is not None and missing == ["tap"]:
         raise UsageError(
-            f"on = {spec.on!r}: the traffic between real clients and servers is not observed; "
+            f"on = {spec.on!r}: commands are not read from the traffic of {kind} in containers; "
             "use --cluster sim, or an event of a client, such as 'acquire'"
         )
     can = [f"--cluster {other}" for other in BACKENDS if not lacking(needed, _parts_if_installed(other, kind))]

@@ -228,8 +228,9 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed
         )
         if TAPS in self._needs and self.servers.COMMANDS is not None:
-            clients = {name: self._boxes[name] for name in self._names}
-            self._taps = CommandTap(clients, frozenset(wanted.roles), self.servers.COMMANDS, self.servers.gate)
+            clients = {name: self._client(name) for name in self._names}
+            servers, reader = frozenset(wanted.roles), self.servers.COMMANDS
+            self._taps = CommandTap(clients, servers, reader, self.servers.gate, lambda name: self._pauses[name] > 0)
             self._closing.callback(self._taps.tap, None)
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
@@ -299,9 +300,16 @@ class DockerCluster(LinkMethods, ProcessMethods):
                 else:
                     with self._wire.noting(server.name, "start", how="new"):
                         server.start("new", self._helper.spare)
-            self.servers.await_stage(stage)
+            self._await_stage(stage)
         self._about["server"] = self.servers.version()
         self._watch_keys()
+
+    def _await_stage(self, stage: Sequence[str]) -> None:
+        try:
+            self.servers.await_stage(list(stage))
+        except EnvironmentLacking as error:
+            said = [f"{name}: {self._server(name).lines[-1][1]}" for name in stage if self._server(name).lines]
+            raise EnvironmentLacking(f"{error}; they said last: {' | '.join(said) or 'nothing'}") from error
 
     def _watch_keys(self) -> None:
         if self._watched is None:

@@ -45,7 +45,7 @@ Entries = queue.SimpleQueue[Callable[[], None] | None]
 
 
 class ServerHost:
-    """Host with a server or a sentinel; ``lines`` are the program's output, each with its time of arrival.
+    """Host with a server or a sentinel; ``lines`` are the program's output and errors, each with its time of arrival.
 
     A restart must be quick, or clients never notice data that it lost. So a shell stands by in the container and
     ``exec``s the program when told to. ``restore`` holds the shell commands of a first start, beside emptying /data.
@@ -84,7 +84,7 @@ class ServerHost:
         with self._lock:
             if self._closed:
                 return
-            self._next = self.box.start(self._standby, self._hear, environment=self._environment)
+            self._next = self.box.start(self._standby, self._hear, on_error=self._note, environment=self._environment)
             spare(self.box, [self._next.pid()])
             self.standing_by.set()
 
@@ -115,9 +115,12 @@ class ServerHost:
         self.box.run_detached(self._command, self._environment)
 
     def _hear(self, line: bytes) -> None:
+        self._on_line(self._note(line))
+
+    def _note(self, line: bytes) -> str:
         text = line.decode(errors="replace").rstrip("\r")
         self.lines.append((time.monotonic_ns(), text))
-        self._on_line(text)
+        return text
 
     def close(self) -> None:
         self._closed = True
@@ -149,6 +152,8 @@ class ClientHost:
         self.address = box.ip
         self.failure: str | None = None
         """Why the client program ended unexpectedly; ``None`` if it did not."""
+        self.kills = 0
+        """How often a fault has killed the program."""
         self._entries = entries
         self._environment = dict(environment)
         self._hung = threading.Event()
@@ -188,6 +193,7 @@ class ClientHost:
     def expect_kill(self) -> None:
         """Note that the program is about to be killed."""
         self._process.kill_expected = True
+        self.kills += 1
 
     @property
     def hung(self) -> bool:

@@ -27,7 +27,8 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class ProxyTap:
-    """Calls ``hear`` with each piece of data, in a thread of its own; the piece passes when that returns.
+    """Calls ``hear`` with each piece of data, in a thread of its own. The piece passes when that returns True, and is lost
+    when it returns False; then nothing passes behind it in that direction of that connection.
 
     A ValueError that ``hear`` raises ends the tap. Raises :exc:`SidecarError` if the proxy does not answer.
     """
@@ -35,7 +36,7 @@ class ProxyTap:
     def __init__(
         self,
         host: str,
-        hear: Callable[[Piece], None],
+        hear: Callable[[Piece], bool],
         gate: Callable[[], AbstractContextManager[None]],
         port: int = PORT,
     ) -> None:
@@ -64,7 +65,6 @@ class ProxyTap:
             with self._gate, self._socket, self._socket.makefile("rb") as lines:
                 for line in lines:
                     piece = self._decode(line)
-                    self._hear(piece)
-                    self._socket.sendall(b"%d\n" % piece.id)
+                    self._socket.sendall(b"%d\n" % (piece.id if self._hear(piece) else -piece.id))
         except (OSError, ValueError, msgspec.DecodeError):
             pass  # closed by this side, cut off in the middle of a line, or no traffic that ``hear`` can read
