@@ -11,6 +11,8 @@ from rich.table import Table
 from harness.clusters import kinds
 from harness.errors import UsageError, unknown_name
 
+from .options import progress_bar
+
 app = typer.Typer(help="Start clusters by hand, list the running ones, and remove what was left behind.",
                   no_args_is_help=True, rich_markup_mode=None)  # fmt: skip
 
@@ -29,10 +31,10 @@ def up(
     if nodes < 0:
         raise UsageError(f"nodes must not be negative, got {nodes}")
     console = Console(stderr=True, highlight=False)
-    with console.status("") as status:
+    with progress_bar(console, f"cluster up {kind}") as progress:
         cluster = DockerCluster(
             kind=kind, nodes=nodes, clients=Clients(0), seed=0, resource="", options={}, needs=frozenset(), image=image,
-            report=status.update, by_hand=True,
+            report=lambda line: progress(0.0, f"starting: {line}"), by_hand=True,
         )  # fmt: skip
         try:
             cluster.start_all()

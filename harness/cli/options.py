@@ -191,14 +191,20 @@ def progress_on_stderr(title: str, *, quiet: bool) -> contextlib.AbstractContext
 def progress_bar(console: Console, title: str) -> Iterator[Progress]:
     """Show a progress display on ``console`` and yield the callback that updates it.
 
-    Nothing is shown if the console is quiet, is not a terminal (even with forced colours) or cannot move its cursor."""
+    If the console is not a terminal (even with forced colours) or cannot move its cursor, a long start is reported by
+    lines on stderr, since it may build images. A quiet console shows nothing."""
     from rich.live import Live  # late: a command without a display needs no rich
 
     from .display import Display
+    from .start_lines import StartLines
 
     display = Display(title)
-    if console.quiet or console.is_dumb_terminal or not console.file.isatty():
+    if console.quiet:
         yield display.tell
+        return
+    if console.is_dumb_terminal or not console.file.isatty():
+        with StartLines(title) as lines:
+            yield lines.tell
         return
     with Live(display, console=console, transient=True, refresh_per_second=REFRESHES):
         yield display.tell

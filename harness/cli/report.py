@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.errors import UNKNOWN
+from harness.errors import UNKNOWN, VIOLATION
 from harness.files import cannot_write
 
 from .options import single_command
@@ -20,10 +20,12 @@ def report_command(
         typer.Option(metavar="MODULE:CLASS", help="A checker of your own to run again; repeatable."),
     ] = None,
 ) -> None:
-    """Write the report of a stored run again. For a run that was cut short the exit status is 3.
+    """Write the report of a stored run again. For a run that was cut short the exit status is 3, or 1 if its history
+    already has a violation of what is required.
 
     No code that the folder names is run: the stored verdict of a checker of your own stays unless --checker names it.
     """
+    from harness.documents import load_run
     from harness.reports import model, run_report
     from harness.run import store as stores
     from harness.run.judging import not_run, rejudge
@@ -35,12 +37,12 @@ def report_command(
             for name in not_run(result.plan, checker or ()):
                 typer.echo(f"harness: {name} was not run: only the stored plan names it; --checker {name}", err=True)
         typer.echo(str(run_report.write(folder)))
-        short = model.load(folder).interrupted
+        stored = model.load(folder)
     except OSError as error:
         raise cannot_write(f"the report of {folder}", error) from error
-    if short:
-        typer.echo(f"harness: {folder / stores.HISTORY}: {short}", err=True)
-        raise typer.Exit(UNKNOWN)
+    if stored.interrupted:
+        typer.echo(f"harness: {folder / stores.HISTORY}: {stored.interrupted}", err=True)
+        raise typer.Exit(VIOLATION if load_run(folder / stores.RESULTS).valid is False else UNKNOWN)
 
 
 app = single_command(report_command)

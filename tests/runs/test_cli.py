@@ -334,13 +334,13 @@ def test_the_simulator_accepts_sizes_with_units() -> None:
     assert "maxmemory = 3145728" in Path("store/latest/plan.toml").read_text()
 
 
-def test_events_between_clients_and_servers_are_refused_on_docker(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_of_a_protocol_that_is_not_read_are_refused_on_docker(capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.toml").write_text(
-        'lock = "redis-token"\n[[faults]]\nfault = "client-pause"\non = "request:SET"\nfor = "3s"\n'
+        'lock = "etcd-mutex"\n[[faults]]\nfault = "client-pause"\non = "request:TXN"\nfor = "3s"\n'
     )
     assert harness("replay", "plan.toml", "--cluster", "docker") == 2
     said = capsys.readouterr().err
-    assert "on = 'request:SET': the traffic between real clients and servers is not observed; use --cluster sim" in said
+    assert "on = 'request:TXN': commands are not read from the traffic of etcd in containers; use --cluster sim" in said
 
 
 def stored_run() -> Path:
@@ -360,6 +360,15 @@ def test_a_truncated_history_is_reported_up_to_its_last_line(capsys: pytest.Capt
     said = capsys.readouterr()
     assert f"history.jsonl: the history is truncated at line {line}; what was recorded before it is shown" in said.err
     assert (folder / "report.html").exists()
+
+
+def test_a_cut_short_history_with_a_violation_is_reported_as_one() -> None:
+    harness("run", "redis-setnx", "--nemesis", "client-pause", "--time-limit", "20s", "--quiet")
+    folder = Path("store/latest").resolve()
+    (folder / "results.json").unlink()  # as if the command had been killed at its end
+    path = folder / "history.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert harness("report", str(folder)) == 1
 
 
 def test_a_damaged_history_is_refused_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:

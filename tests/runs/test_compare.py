@@ -278,6 +278,7 @@ def test_unknown_locks_are_refused(locks: str, said: str) -> None:
         ({"runs": 0}, "runs must be at least 1"),
         ({"cluster": "moon"}, "cluster must be one of"),
         ({"time_limit": 0.0}, "time_limit must be more than 0"),
+        ({"locks": ("etcd-mutex",), "time_limit": 12.0}, "12 s is too short, leader-loss on etcd-mutex would never"),
     ],
 )
 def test_invalid_comparison_requests_are_refused(changes: dict[str, Any], said: str) -> None:

@@ -21,6 +21,7 @@ from rich.console import Console
 from harness.cli import options, terminal, verdicts
 from harness.cli.display import Display
 from harness.cli.main import main
+from harness.cli.start_lines import StartLines
 from harness.history import History, Op
 from harness.history.ongoing import Ongoing
 from harness.plan import FaultSpec, Plan
@@ -204,6 +205,20 @@ def test_the_display_is_off_without_cursor_control(
         plain.seek(0)
         assert plain.read() == ""
         assert screen is None or screen.lines == [""]
+
+
+def test_a_long_start_is_reported_by_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with StartLines("redlock", every_s=0.02) as lines:
+        lines.tell(0.0, "starting: compiling toxiproxy")
+        said = ""
+        while said.count("\n") < 2:  # although nothing new was told
+            said += capsys.readouterr().err
+        lines.tell(0.5, "running: 1 of 30 s")
+        time.sleep(0.1)
+        capsys.readouterr()
+        time.sleep(0.1)
+    assert said.startswith("redlock: starting for 0 s: compiling toxiproxy\n")
+    assert capsys.readouterr().err == "", "a run has its own end to report"
 
 
 def panel_text(result: Result, **settings: object) -> str:

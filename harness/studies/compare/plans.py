@@ -26,6 +26,7 @@ from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
 from harness.plan import BACKENDS, FaultSpec, Plan
 from harness.run.completion import complete
+from harness.run.fault_engine import first_strike_s
 from harness.run.lock_facts import find_info
 
 COLUMNS: Final = {column.rank: (name, column) for name in fault_names() if (column := fault_class(name).column)}
@@ -202,7 +203,29 @@ def jobs(request: ComparisonRequest) -> list[ComparisonJob]:
     """Return all jobs. Raises UsageError if any of them cannot be run."""
     for lock in request.check().locks:
         complete(_plan(request, lock).check())
-    return [job for lock in request.locks for job in _jobs_of_lock(request, lock)]
+    found = [job for lock in request.locks for job in _jobs_of_lock(request, lock)]
+    _refuse_late_faults(found)
+    return found
+
+
+def _refuse_late_faults(found: Sequence[ComparisonJob]) -> None:
+    """Refuse a time limit within which a fault would never strike, with the shortest one that is long enough.
+
+    Faults strike until the clients settle, see :meth:`harness.plan.Plan.settle_time`."""
+    late: list[tuple[float, str]] = []
+    for job in found:
+        plan = complete(job.plans[0])
+        for spec in plan.faults:
+            needed_s = first_strike_s(spec) + fault_class(spec.fault).takes
+            if spec.on is None and needed_s > plan.time_limit - plan.settle_time:
+                settles_s = max(plan.settle_time, plan.ttl + plan.slack + 1.0)
+                late.append((needed_s + min(needed_s, settles_s), f"{spec.fault} on {job.lock}"))
+    if late:
+        longest, what = max(late)
+        raise UsageError(
+            f"time limit: {found[0].plans[0].time_limit:g} s is too short, {what} would never strike; expected at least "
+            f"{longest:g} s (--time-limit {longest:g}s)"
+        )
 
 
 def _jobs_of_lock(request: ComparisonRequest, lock: str) -> Iterator[ComparisonJob]:

@@ -23,19 +23,26 @@ STDERR: Final = 2
 
 
 class Channel:
-    """Stdin and output of one program; a thread reads the output and calls ``on_line``.
+    """Stdin and output of one program; a thread reads the output and calls ``on_line``, and ``on_error`` with each line
+    of its stderr.
 
     ``on_end`` is called when the program has ended; ``pid`` returns its process id on the engine's machine.
     """
 
     def __init__(
-        self, raw: Any, on_line: Callable[[bytes], None], on_end: Callable[[], None], pid: Callable[[], int]
+        self,
+        raw: Any,
+        on_line: Callable[[bytes], None],
+        on_end: Callable[[], None],
+        pid: Callable[[], int],
+        on_error: Callable[[bytes], None] = lambda line: None,  # noqa: ARG005
     ) -> None:
         self.pid = pid
         self._raw = raw  # keeps the connection open
         self._socket: socket.socket = raw._sock
         self._socket.settimeout(None)
         self._on_line = on_line
+        self._on_error = on_error
         self._on_end = on_end
         self._sending = threading.Lock()
         self.errors: list[str] = []
@@ -78,6 +85,7 @@ class Channel:
     def _take(self, which: int, line: bytes) -> None:
         if which == STDERR:
             self.errors = [*self.errors[-19:], line.decode(errors="replace")]
+            self._on_error(line)
         else:
             self._on_line(line)
 

@@ -105,13 +105,15 @@ class Box:
         on_line: Callable[[bytes], None],
         *,
         on_end: Callable[[], None] = lambda: None,
+        on_error: Callable[[bytes], None] = lambda line: None,  # noqa: ARG005
         environment: dict[str, str] | None = None,
     ) -> Channel:
-        """Run a program in the container; ``on_line`` is called with each line of its stdout."""
+        """Run a program in the container; ``on_line`` is called with each line of its stdout, ``on_error`` of its
+        stderr."""
         api = self.client.api
         made = api.exec_create(self.id, command, stdin=True, environment=environment or {})
         raw = api.exec_start(made["Id"], socket=True)
-        return Channel(raw, on_line, on_end, lambda: self._pid_of(made["Id"]))
+        return Channel(raw, on_line, on_end, lambda: self._pid_of(made["Id"]), on_error)
 
     def _pid_of(self, program: str) -> int:
         """Wait until the engine knows the program's process id; raise RuntimeError if the program has ended."""
