@@ -33,7 +33,7 @@ from tests.record.test_following import ONLINE
 KEYS: Final = ("k0", "k1")
 OUTCOMES: Final[tuple[OpType, ...]] = ("ok", "ok", "ok", "ok", "ok", "ok", "ok", "ok", "fail", "info")
 REFUSALS: Final[tuple[OpType, ...]] = ("fail", "fail", "fail", "fail", "fail", "fail", "fail", "fail", "ok", "info")
-SEEDS = [range(100), pytest.param(range(100, 5000), marks=pytest.mark.slow)]
+SEEDS = [range(100), pytest.param(range(100, 1500), marks=pytest.mark.slow)]
 
 
 @dataclass
@@ -217,7 +217,7 @@ def test_a_watched_run_has_the_verdict_of_the_whole(history: History) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(histories())
 def test_many_watched_runs_have_the_verdict_of_the_whole(history: History) -> None:
     same_verdict(history)
