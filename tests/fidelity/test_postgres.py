@@ -295,6 +295,29 @@ def test_order_that_only_a_later_answer_shows_is_found() -> None:
     assert [search.match(text) for text in real] == real
 
 
+def test_two_looks_for_a_deadlock_before_its_victim_has_rolled_back() -> None:
+    """Seed 500069 on PostgreSQL 15.18. Session 1's client leaves, and its statement waits on. When session 2 fails,
+    that statement gets the row a and waits for b, which session 0 has. Session 1's second statement waits for it, and
+    session 0 for that one. Both sessions that have begun to wait look for a deadlock: the second statement is the
+    victim, and the first one finds none, since nobody waits for it yet. Session 0 then does."""
+    steps: list[Step] = [
+        ("sql", 2, BEGIN), ("sql", 0, BEGIN), ("sql", 2, "DELETE FROM t WHERE k = 'a'"),
+        ("sql", 1, "SELECT k, v, u FROM t ORDER BY k FOR UPDATE"), ("close", 1),
+        ("sql", 1, "UPDATE t SET v = v + 1 WHERE k = 'a'"), ("sql", 0, "SELECT v FROM t WHERE k = 'b' FOR UPDATE"),
+        ("sql", 0, "UPDATE t SET v = v + 1 WHERE k = 'a'"),
+        ("sql", 2, "SELECT k, v, u FROM t WHERE k = 'b' ORDER BY k FOR UPDATE NOWAIT"),
+    ]  # fmt: skip
+    refused = 'ERROR 55P03 could not obtain lock on row in relation "t"; E'
+    victim = "ERROR 40P01 deadlock detected"
+    *before, usual = simulated(steps)
+    assert usual == f"{refused} | session 0: UPDATE 1; T | session 1: UPDATE 1; I"
+    real = f"{refused} | session 0: {victim}; E | session 1: {victim}; I"
+    for last, accepted in ((usual, True), (real, True), (f"{refused} | session 0: {victim}; E", False)):
+        search = OrderSearch(SETUP, steps)
+        assert [search.match(text) for text in before] == before
+        assert (search.match(last) == last) is accepted
+
+
 class _SimulatedTwice:
     """Compares the simulated server with a changed one, in the place of the real one."""
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from harness.fidelity.comparison import Step
 from harness.fidelity.simulated import SteppedConnection, SteppedHost, Timer
+from harness.sim.kernel import ScheduledCall
 from harness.sim.servers.postgres.server import PostgresServer
 from harness.sim.servers.postgres.session import PgSession
 
@@ -44,8 +46,14 @@ class _ChoosingServer(PostgresServer):
     def __init__(self, choose: Choose) -> None:
         super().__init__(deadlock_timeout=DEADLOCK_TIMEOUT)
         self._choose = choose
+        self.checks_due: Callable[[], list[ScheduledCall]] = list
+        """Returns the looks for a deadlock that are due now, of sessions that still wait."""
 
     def next_runnable(self) -> PgSession:
+        """Choose the session that continues. Before it does, others may look for a deadlock: the victim of one holds
+        its locks until it has rolled back."""
+        while (due := self.checks_due()) and (chosen := self._choose(len(due) + 1)):
+            due[chosen - 1].fire()
         self._runnable.rotate(-self._choose(len(self._runnable)))
         return super().next_runnable()
 
@@ -53,7 +61,14 @@ class _ChoosingServer(PostgresServer):
 class _ChoosingHost(SteppedHost):
     def __init__(self, choose: Choose) -> None:
         self._choose = choose
-        super().__init__(_ChoosingServer(choose), _WALL_NS)
+        server = _ChoosingServer(choose)
+        super().__init__(server, _WALL_NS)
+        server.checks_due = partial(self._checks_due, server)
+
+    def _checks_due(self, server: PostgresServer) -> list[ScheduledCall]:
+        due = sorted(timer for timer in self._timers if timer[0] == self.now and timer[2].fn is not None)
+        looks = [timer[2] for timer in due if timer[2].args[0] == server.locks.check_deadlock]
+        return [one for one in looks if one.args[1].request is not None]
 
     def next_timer(self, timers: list[Timer]) -> Timer:
         due = sorted(timer for timer in timers if timer[0] == timers[0][0] and timer[2].fn is not None)
@@ -190,8 +205,8 @@ class SimulatedPlayer:
 class OrderSearch:
     """The executions of a sequence on the simulated server that give the answers of the real one so far.
 
-    They differ in the order in which sessions continue whose waits one event has ended, and in that of timers which are
-    due at the same time (depth first search).
+    They differ in the order in which sessions continue whose waits one event has ended, in that of timers which are due
+    at the same time, and in whether these come before such sessions continue (depth first search).
     """
 
     def __init__(self, setup: Sequence[str], steps: Sequence[Step]) -> None:
