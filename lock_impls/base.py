@@ -126,6 +126,7 @@ class LockInfo:
       documentation says about the lock.
     - ``language`` and ``runtime``: a lock that is not in Python has a runtime, which is the environment of its clients:
       a folder of ``docker/``, or the reference of an image made from Debian.
+    - ``containers_only``: why a lock in Python cannot be simulated; empty if it can.
     - ``overtime``: by how many seconds a lease may outlast its ttl, because servers count whole seconds or because
       waiters wait after a loss (a lock-delay). Within this time a lock that is still held does not count as late.
     - ``answer_timeout``: for how many seconds its client waits for an answer before it asks again. A lost message may
@@ -163,6 +164,7 @@ class LockInfo:
     library: str = ""
     promises: str = ""
     runtime: str = ""
+    containers_only: str = ""
     asynchronous: bool = False
     shareable: bool = False
     limits: tuple[Limit, ...] | None = None
@@ -185,7 +187,7 @@ class LockInfo:
     @property
     def simulated(self) -> bool:
         """Return whether the lock can run on virtual time. A program beside its client cannot."""
-        return not self.runtime
+        return not (self.runtime or self.containers_only)
 
 
 class LockClass(Protocol):

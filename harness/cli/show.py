@@ -67,10 +67,16 @@ def _entry(info: LockInfo) -> list[tuple[str, str]]:
         *([("language", info.language), ("tested with", info.library)] if info.library else []),
         *([("its documentation", info.promises)] if info.promises else []),
         *([("requires", ", ".join(info.requires))] if info.requires else []),
-        ("clusters", ", ".join(info.kinds) + ("" if info.simulated else " (in containers only)")),
+        ("clusters", ", ".join(info.kinds) + _where(info)),
         *([("methods", "coroutines (asyncio)")] if info.asynchronous else []),
         ("options", ", ".join(f"{key}={value!r}" for key, value in info.options.items()) or "none"),
     ]
+
+
+def _where(info: LockInfo) -> str:
+    if info.simulated:
+        return ""
+    return " (in containers only" + (f": {info.containers_only})" if info.containers_only else ")")
 
 
 def _methods(name: str) -> list[tuple[str, str]]:

@@ -99,6 +99,8 @@ class LockFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Statements of its documentation about the lock."""
     runtime: str = ""
     """Environment of the clients of a lock that is not in Python: a folder of ``docker/``, or an image."""
+    containers_only: str = ""
+    """Reason why a lock in Python cannot be simulated; empty if it can."""
     limits: tuple[str, ...] | None = None
     """Ways to fail that its documentation states: ``late-client``, ``clock``, ``server-fault``, ``never-freed`` or
     ``always``."""

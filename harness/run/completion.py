@@ -75,6 +75,8 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     of = kinds.KINDS.find(kind)
     if plan.cluster == "sim" and lock.runtime:
         raise UsageError(f"{plan.lock} is a lock for {lock.language} and cannot be simulated; use --cluster docker")
+    if plan.cluster == "sim" and lock.containers_only:
+        raise UsageError(f"{plan.lock} cannot be simulated: {lock.containers_only}; use --cluster docker")
     if plan.cluster not in of.backends:
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":

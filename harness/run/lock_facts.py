@@ -129,6 +129,7 @@ def described_facts(info: LockInfo, *, methods: tuple[str, ...] | None = None, c
         library=info.library,
         promises=info.promises,
         runtime=info.runtime,
+        containers_only=info.containers_only,
         limits=info.documented_limits,
         origin=_origin(info, catalogued=catalogued),
     )

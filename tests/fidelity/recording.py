@@ -43,7 +43,7 @@ _REVISION: Final = re.compile(r"\b((?:\w+_)?revision): [1-9]\d*")
 
 def locks(kind: str) -> list[str]:
     """Return the names of the locks that run on a kind of cluster in the simulator."""
-    return [info.name for info in catalogue.infos() if kind in info.kinds and info.language == "Python"]
+    return [info.name for info in catalogue.infos() if kind in info.kinds and info.simulated]
 
 
 def record(kind: str, lock: str) -> list[Request]:

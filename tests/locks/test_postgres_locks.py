@@ -7,18 +7,24 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from harness.clusters.sim.cluster import SimCluster
+from harness.errors import UsageError
+from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockError
 from harness.lock_impls.postgres_advisory import AdvisoryLock
 from harness.lock_impls.postgres_row import PostgresRowLock
+from harness.plan import Plan
+from harness.run.completion import complete
+from harness.studies.exploration.pairs import explorable
 from tests.clusters.bench import make, on
 from tests.clusters.real import servers
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
 
-CASES = conformance.cases("postgres-")
+CASES = conformance.cases("postgres-", "django-pg")
+SIMULATED = [case for case in CASES if case.values[0].info.simulated]
 
 
-@pytest.mark.parametrize(("lock", "prop"), CASES)
+@pytest.mark.parametrize(("lock", "prop"), SIMULATED)
 def test_lock(lock: LockClass, prop: conformance.Property) -> None:
     on_a_simulated_client(lock, prop, "postgres")
 
@@ -80,3 +86,13 @@ def test_row_lock_is_lost_with_its_transaction() -> None:
             one.release()
 
     on_sim(story)
+
+
+@pytest.mark.parametrize("name", ["postgres-psycopg", "django-pglock", "django-pgware-lock"])
+def test_lock_that_cannot_be_simulated_is_refused_with_the_reason(name: str) -> None:
+    why = catalogue.description(name).containers_only
+    assert why
+    with pytest.raises(UsageError, match=f"^{name} cannot be simulated: {why}; use --cluster docker$"):
+        complete(Plan(lock=name))
+    assert complete(Plan(lock=name, cluster="docker")).kind == "postgres"
+    assert name not in {pair.lock for pair in explorable()}

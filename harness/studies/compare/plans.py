@@ -189,7 +189,7 @@ def _named(name: str) -> str:
 
 def _not_here(info: LockInfo, cluster: str) -> str:
     if cluster == "sim" and not info.simulated:
-        return f"it is a lock for {info.language}: --cluster docker"
+        return f"{info.containers_only or f'it is a lock for {info.language}'}: --cluster docker"
     if any(can_run(kind, cluster) for kind in info.kinds):
         return ""
     kind = KINDS.find(info.kinds[0])

@@ -36,7 +36,7 @@ def explorable(pattern: str = "*") -> list[Pair]:
     found: list[Pair] = []
     for name, lock in all_descriptions().items():
         simulated = [kind for kind in lock.info.kinds if kinds.can_run(kind, "sim")]
-        if lock.info.runtime or not simulated or not fnmatch(name, pattern):
+        if not lock.info.simulated or not simulated or not fnmatch(name, pattern):
             continue
         faults = {fault for kind in simulated for fault in able(kind, asynchronous=lock.info.asynchronous)}
         release = _release(lock.info, lock.module)
