@@ -11,8 +11,6 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from harness.errors import MissingLibrary, UsageError
 from harness.plugins import search_working_directory
 
@@ -34,6 +32,8 @@ def requirements_of(lock: str) -> tuple[tuple[str, ...], Path | None]:
 @cache
 def _in_every_image() -> frozenset[str]:
     """Return :data:`PRESENT`, and what these distributions require themselves."""
+    from packaging.requirements import Requirement  # late: environments of locks load this module, and do not have it
+
     found: set[str] = set()
     wanted = list(PRESENT - {DISTRIBUTION})  # clients have this project without most of its requirements
     while wanted:
