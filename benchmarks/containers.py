@@ -36,7 +36,7 @@ from harness.clusters.abilities import DISKS, TRAFFIC, Needs
 from harness.clusters.base import names
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.containers.engine import ROLE, RUN, in_parallel
-from harness.clusters.docker.hosts import ClientHost
+from harness.clusters.docker.hosts import ContainerClient
 from harness.history import HistoryWriter
 from harness.run.recorder import Recorder
 
@@ -216,7 +216,7 @@ def percentile(values: Sequence[float], percent: int) -> float:
 
 def ping_figures(there: DockerCluster) -> list[Figure]:
     """Round trips to a client program that has nothing else to do."""
-    conversation = next(host.conversation for host in there.hosts if isinstance(host, ClientHost))
+    conversation = next(host.conversation for host in there.hosts if isinstance(host, ContainerClient))
     trips = [seconds(partial(conversation.ask, "ping"))[0] * 1e6 for _ in range(PINGS)]
     return [
         Figure("control channel", "ping, median", "µs", [statistics.median(trips)]),

@@ -53,8 +53,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.clusters": (*BASIC, "harness.history.lock_keys", "harness.sim.servers.redis.config"),
     "harness.clusters.sim": (*BASIC, "harness.history.lock_keys", "harness.sim", "harness.clusters"),
     DOCKER: (*BASIC, "harness.history.lock_keys", "harness.clusters"),
-    f"{DOCKER}.containers": (*BASIC, f"{DOCKER}.images.base_image"),
+    f"{DOCKER}.containers": (
+        *BASIC, f"{DOCKER}.images.base_image", "harness.clusters.conversation", "harness.clusters.gate",
+    ),
     f"{DOCKER}.images": BASIC,
+    "harness.clusters.servers": (
+        *BASIC, "harness.history.lock_keys", "harness.clusters", "harness.worker.lifetime",
+    ),
     f"{DOCKER}.helper": (),
     "harness.faults": (*BASIC, "harness.plan", "harness.clusters"),
     "harness.environments": (*BASIC, "harness.lock_impls", "harness.worker.lifetime", f"{DOCKER}.images"),

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from harness.errors import UsageError
-from harness.plan import Plan, refuse_untrusted, seconds
+from harness.plan import SERVERS, Plan, refuse_untrusted, seconds
 
 from .stdout import stdout_errors
 
@@ -70,6 +70,28 @@ LeaseOption = Annotated[
         help="The lease of grants that do not say it; default: what the lock states.",
     ),
 ]
+
+
+ServersOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ADDRESSES",
+        help="Servers that you run, such as redis://127.0.0.1:6379; several with commas, or repeated.",
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="With --servers: also servers on other machines.")]
+
+
+def named_servers(texts: Sequence[str] | None, cluster: str) -> tuple[list[str], str]:
+    """Return the addresses given with ``--servers``, and the cluster: they are a cluster of their own."""
+    addresses = [address for text in texts or () for address in names_in(text)]
+    if texts is not None and not addresses:
+        raise UsageError("--servers: expected an address such as redis://127.0.0.1:6379")
+    if not addresses:
+        return [], cluster
+    if cluster not in ("", "sim"):
+        raise UsageError(f"--servers names the cluster: leave out --cluster {cluster}")
+    return addresses, SERVERS
 
 
 def names_in(text: str) -> list[str]:

@@ -21,13 +21,26 @@ from harness.plan import Plan
 from harness.run import store as stores
 from harness.run.completion import no_engine
 from harness.run.judging import Result
-from harness.search.replay import Attempt, Prepared, differs_at, expected_of, judge, prepare, simulate, without_races
+from harness.search.replay import (
+    Attempt,
+    Prepared,
+    differs_at,
+    expected_of,
+    judge,
+    on_servers,
+    prepare,
+    simulate,
+    without_races,
+)
 
 from .options import (
     AllowOption,
     PythonOption,
+    ServersOption,
     TrustOption,
     WithOption,
+    YesOption,
+    named_servers,
     printed,
     refuse_strange_code,
     single_command,
@@ -66,11 +79,13 @@ class _ReplayOptions:
     command: str
     json: bool
     quiet: bool
+    remote_servers: bool
 
     def play(self, plan: Plan, reason: str) -> Result:
         return run_and_print(
-            plan, self.out, self.command, reason, json=False, quiet=self.quiet or self.json, silent=True
-        )
+            plan, self.out, self.command, reason, json=False, quiet=self.quiet or self.json, silent=True,
+            remote_servers=self.remote_servers,
+        )  # fmt: skip
 
     def console(self) -> Console:
         return Console(stderr=True, quiet=self.json or self.quiet, highlight=False)
@@ -81,9 +96,11 @@ def replay_command(
         Path, typer.Argument(help="The folder of a run, a plan.toml or a counterexample.toml.", metavar="FILE|RUN")
     ],
     cluster: Annotated[str, typer.Option(help="Cluster to use instead: auto, sim or docker.")] = "",
+    servers: ServersOption = None,
+    yes: YesOption = False,
     with_: WithOption = None,
     python: PythonOption = "",
-    tries: Annotated[int, typer.Option(help="On docker: most tries until the failure is reproduced.")] = 3,
+    tries: Annotated[int, typer.Option(help="On docker and servers: most tries until the failure is reproduced.")] = 3,
     trust: TrustOption = False,
     allow: AllowOption = None,
     out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
@@ -92,17 +109,20 @@ def replay_command(
 ) -> None:
     """Repeat a stored run, or run a plan. On the simulator the history is the same, byte for byte.
 
-    On docker, a failure that the simulator found is repeated with triggers instead of times. Exit status: 1 if it was
-    reproduced, 0 if it was not, 3 if that is unknown.
+    On docker and on servers of your own, a failure that the simulator found is repeated with triggers instead of times.
+    Exit status: 1 if it was reproduced, 0 if it was not, 3 if that is unknown.
     """
     if tries < 1:
         raise UsageError(f"tries must be at least 1, got {tries}")
-    how = _ReplayOptions(out, shlex.join(["harness", *sys.argv[1:]]), json, quiet)
+    own, cluster = named_servers(servers, cluster)
+    how = _ReplayOptions(out, shlex.join(["harness", *sys.argv[1:]]), json, quiet, yes)
     found = _find(given)
     refuse_strange_code(found.plan, found.path, trust=trust, allow=allow)
-    if found.found_on_sim and (ready := _for_docker(found.plan, cluster)):
+    if found.found_on_sim and (ready := _for_servers(found.plan, own) if own else _for_docker(found.plan, cluster)):
         raise typer.Exit(_attempt_repeatedly(ready, tries, how))
     wanted = with_requirements(found.plan, with_, python)
+    if own:
+        wanted = msgspec.structs.replace(wanted, cluster=cluster, servers=tuple(own), nodes=0)
     plan, reason = complete_for(wanted, cluster or found.plan.cluster)
     result = how.play(plan, reason)
     _print_result(result, _compared(found, result), how)
@@ -165,7 +185,7 @@ def _print_result(result: Result, compared: dict[str, Any] | None, how: _ReplayO
     printed(write)
 
 
-# On containers.
+# On real servers.
 
 
 def _for_docker(plan: Plan, cluster: str) -> Prepared | None:
@@ -179,6 +199,12 @@ def _for_docker(plan: Plan, cluster: str) -> Prepared | None:
         if cluster == AUTO:  # then the simulator is used, and the reason is printed
             return None
         raise
+
+
+def _for_servers(plan: Plan, addresses: list[str]) -> Prepared | None:
+    """Return the plan with triggers for servers of the user's, if there is a failure to reproduce."""
+    simulated = simulate(plan)
+    return prepare(simulated, on_servers(addresses)) if expected_of(simulated) else None
 
 
 def _attempt_repeatedly(ready: Prepared, tries: int, how: _ReplayOptions) -> int:

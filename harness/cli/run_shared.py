@@ -15,7 +15,7 @@ from harness.checkers.base import badness
 from harness.documents import RunsDocument, SeedRun
 from harness.documents import runs as runs_schema
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
-from harness.plan import BACKENDS, Plan
+from harness.plan import BACKENDS, SERVERS, Plan
 from harness.run.completion import choose, complete
 from harness.run.interpreter import interpreter_of
 from harness.run.judging import Result
@@ -40,7 +40,9 @@ def refuse_unknown_cluster(cluster: str) -> None:
 
 def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
     """Return the plan completed for ``cluster`` (sim, docker or auto), and why ``auto`` chose that cluster."""
-    refuse_unknown_cluster(cluster)
+    if not (plan.servers and cluster == SERVERS):
+        refuse_unknown_cluster(cluster)
+        plan = msgspec.structs.replace(plan, servers=())
     if cluster == AUTO:
         return choose(plan)
     plan = msgspec.structs.replace(plan, cluster=cluster)
@@ -58,17 +60,27 @@ def run_and_print(
     quiet: bool,
     silent: bool = False,
     record_wire: bool = False,
+    remote_servers: bool = False,
 ) -> Result:
     """Run a completed plan, store it with its report, and print its verdict.
 
-    ``reason`` says why this cluster was chosen. With ``silent`` the caller prints the verdict."""
+    ``reason`` says why this cluster was chosen. With ``silent`` the caller prints the verdict. ``remote_servers``
+    allows servers of the user's on other machines."""
     writable(out)
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({reason})" if reason else ""
     console.print(f"cluster: {plan.cluster}, {plan.kind}, {counted(plan.nodes, 'node')}{because}", soft_wrap=True)
     # Output of a lock must not get into the result document on stdout.
     with contextlib.redirect_stdout(sys.stderr), progress_bar(console, plan.lock) as progress:
-        result = run(plan, store=out, command=command, reason=reason, progress=progress, record_wire=record_wire)
+        result = run(
+            plan,
+            store=out,
+            command=command,
+            reason=reason,
+            progress=progress,
+            record_wire=record_wire,
+            remote_servers=remote_servers,
+        )
         progress(1.0, "writing: the report")
         from harness.reports import run_report  # loads the plotting library, which no run should wait for
 
@@ -80,13 +92,22 @@ def run_and_print(
 
 
 def run_seeds_and_print(
-    plan: Plan, runs: int, out: Path, command: str, reason: str, *, json: bool, quiet: bool = False
+    plan: Plan,
+    runs: int,
+    out: Path,
+    command: str,
+    reason: str,
+    *,
+    json: bool,
+    quiet: bool = False,
+    remote_servers: bool = False,
 ) -> int:
     """Run a completed plan with consecutive seeds, print a table of the verdicts, and return the exit status.
 
-    Runs that are not valid are stored with a report. Docker runs are not reproducible, so all of them are stored."""
+    Runs that are not valid are stored with a report. Runs in real time are not reproducible, so all of them are
+    stored."""
     writable(out)
-    store = out if plan.cluster == "docker" else None
+    store = None if plan.cluster == "sim" else out
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     outcomes: list[SeedResult] = []
     documents: list[SeedRun] = []
@@ -94,7 +115,9 @@ def run_seeds_and_print(
         for number in range(runs):
             seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
             within = _run_progress(progress, number, runs, tally(outcomes))
-            result = run(seeded, store=store, command=command, reason=reason, progress=within)
+            result = run(
+                seeded, store=store, command=command, reason=reason, progress=within, remote_servers=remote_servers
+            )
             if result.interrupted:
                 break
             if result.valid is not True:

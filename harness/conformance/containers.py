@@ -15,7 +15,7 @@ from harness.clusters.abilities import TRAFFIC
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.containers.channel import Channel
 from harness.clusters.docker.containers.engine import Box, engine_errors
-from harness.clusters.docker.hosts import ClientHost
+from harness.clusters.docker.hosts import ContainerClient
 from harness.clusters.docker.images.requirements import requirements_of
 from harness.clusters.kinds import ACCOUNT, kinds
 from harness.clusters.kinds.redis import SERVICE
@@ -162,7 +162,7 @@ def in_containers(
     with engine_errors():
         try:
             cluster.start_all()
-            boxes = {host.name: host.box for host in cluster.hosts if isinstance(host, ClientHost)}
+            boxes = {host.name: host.box for host in cluster.hosts if isinstance(host, ContainerClient)}
             environment = {"PYTHONPATH": "/user"} if source else {}
             testbed = ContainerTestbed(cluster, boxes, adapter.command, environment, open_fields)
             try:

@@ -55,7 +55,7 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster of a run."""
 
     backend: str = ""
-    """``sim`` or ``docker``."""
+    """``sim``, ``docker`` or ``servers`` (servers that the user runs)."""
     kind: str = ""
     """A name of ``harness list kinds``, such as ``redis-single``."""
     servers: tuple[str, ...] = ()
@@ -74,8 +74,14 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     """Image of the clients; empty if they need none."""
     server: str | UnsetType = UNSET
     """Version that a server itself reports."""
+    addresses: tuple[str, ...] | UnsetType = UNSET
+    """Addresses of the user's servers, in the order of their host names."""
+    clock: str | UnsetType = UNSET
+    """What the clocks of the clients have in common."""
+    keys_removed: int | UnsetType = UNSET
+    """Number of keys of the run that were on the user's servers at its end, and were removed."""
     left_behind: str | UnsetType = UNSET
-    """Reasons why containers or networks could not be removed."""
+    """Reasons why containers, networks or keys could not be removed."""
     frozen: FrozenCluster | UnsetType = UNSET
     """Containers that were left for inspection (``--hold-on-violation``), where the run found a violation."""
     started_again: str | UnsetType = UNSET

@@ -166,6 +166,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds until its effect is certainly observed. It is not injected if the run settles earlier."""
     awaits_clients: ClassVar[bool] = False
     """True if it takes effect only when a client does something."""
+    beyond_clients: ClassVar[bool] = True
+    """False if it damages only clients and their connections, which is also possible where the servers are a user's."""
     roles: ClassVar[tuple[Role, ...]] = ("server", "sentinel", "client")
     """The roles of the hosts that its ``target`` may name."""
     companions: ClassVar[tuple[dict[str, Any], ...]] = ()

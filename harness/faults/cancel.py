@@ -21,6 +21,7 @@ class TaskCancel(Fault, frozen=True):
     """
 
     name: ClassVar[str] = "task-cancel"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "the asyncio task of a client is cancelled while it awaits a call of its lock"
     needs: ClassVar[Needs] = frozenset({CANCELS})
     damages_with: ClassVar[str] = "cancel_call"

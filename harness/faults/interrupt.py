@@ -26,6 +26,7 @@ class ThreadInterrupt(Fault, frozen=True):
     """
 
     name: ClassVar[str] = "thread-interrupt"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "an exception is raised in a client's thread while it waits in a call of its lock"
     needs: ClassVar[Needs] = frozenset({INTERRUPTS})
     damages_with: ClassVar[str] = "interrupt_call"

@@ -68,6 +68,7 @@ class Latency(Fault, frozen=True):
 
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"delay": (0.05, 0.4, 0.02, 1.1), "jitter": (0.0, 0.1)}
     name: ClassVar[str] = "latency"
+    beyond_clients: ClassVar[bool] = False
     fact: ClassVar[str] = "probe"
     summary: ClassVar[str] = "packets between clients and servers are delayed, each by a different time"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
@@ -92,6 +93,7 @@ class SlowLink(Fault, frozen=True):
     """Links carry ``rate`` bytes a second."""
 
     name: ClassVar[str] = "slow-link"
+    beyond_clients: ClassVar[bool] = False
     fact: ClassVar[str] = "probe"
     summary: ClassVar[str] = "links between clients and servers carry few bytes a second"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
@@ -118,6 +120,7 @@ class PacketLoss(Fault, frozen=True):
     """
 
     name: ClassVar[str] = "packet-loss"
+    beyond_clients: ClassVar[bool] = False
     fact: ClassVar[str] = "probes"
     summary: ClassVar[str] = "packets between clients and servers are lost, and retransmitted later"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
@@ -155,6 +158,7 @@ class BlackHole(Fault, frozen=True):
     connections. Connections that lost data break at the heal."""
 
     name: ClassVar[str] = "black-hole"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "connections to a minority of the servers are accepted, but all data on them is lost"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
     damages_with: ClassVar[str] = "black_hole"
@@ -199,6 +203,7 @@ class ConnectionReset(Fault, frozen=True):
 
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"for": (0.1,)}
     name: ClassVar[str] = "connection-reset"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "the connections of some clients are reset"
     needs: ClassVar[Needs] = frozenset({TRAFFIC})
     damages_with: ClassVar[str] = "break_streams"
@@ -302,6 +307,7 @@ class LostReply(_OneMessage, frozen=True):
     """
 
     name: ClassVar[str] = "lost-reply"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "one answer is lost: the server executed the request, but the client does not learn it"
     search: ClassVar[dict[str, tuple[Any, ...]]] = {
         "client": ("holder",), "server": ("servers",), "containing": ("",), "for": (0.5,)
@@ -316,6 +322,7 @@ class DelayedRequest(_OneMessage, frozen=True):
     """The next request from ``client`` that contains ``containing`` takes ``delay`` seconds (or 1.5 ttl) longer."""
 
     name: ClassVar[str] = "delayed-request"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "one request is delayed for longer than the ttl, and then delivered"
     search: ClassVar[dict[str, tuple[Any, ...]]] = {
         "client": ("holder",), "delay": (None, "0.2 ttl", "0.5 ttl", "2.6 ttl"), "for": (0.5,)

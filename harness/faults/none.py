@@ -11,6 +11,7 @@ class NoFault(Fault, frozen=True):
     """Injects nothing; for control runs."""
 
     name: ClassVar[str] = "none"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "no fault: the control run"
     disturbs: ClassVar[bool] = False
     schedule: ClassVar[dict[str, Any]] = {}

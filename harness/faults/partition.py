@@ -196,6 +196,7 @@ class PartitionClients(_Partition, frozen=True):
     """Some clients are cut off from some servers: ``clients`` and ``servers`` are targets."""
 
     name: ClassVar[str] = "partition-clients"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "a partition separates some clients from a minority of the servers"
 
     clients: str = "minority"

@@ -72,6 +72,7 @@ class ClientPause(_Pause, frozen=True):
     """A client with all its threads stops for a while; by default the one whose event triggered the fault."""
 
     name: ClassVar[str] = "client-pause"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "a client is paused, just after an acquire, for longer than the ttl"
     disturbs: ClassVar[bool] = False
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3, "times": 1000, "every": "3 ttl", "for": "1.5 ttl"}
@@ -106,6 +107,7 @@ class ClientHang(Fault, frozen=True):
     """The client's own thread blocks for ever; other threads of its process, such as a watchdog, continue."""
 
     name: ClassVar[str] = "client-hang"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "the thread that holds the lock blocks for ever, while the lock's watchdog continues"
     needs: ClassVar[Needs] = frozenset({HANGS})
     damages_with: ClassVar[str] = "hang"

@@ -119,6 +119,7 @@ class ClientCrash(Fault, frozen=True):
     """A client's host dies. With ``restart`` it comes back as a new process after the heal."""
 
     name: ClassVar[str] = "client-crash"
+    beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "a client is killed just after an acquire"
     needs: ClassVar[Needs] = frozenset({PROCESSES})
     disturbs: ClassVar[bool] = False

@@ -17,6 +17,8 @@ from .mechanism import Mechanism
 Discipline = Literal["trusting", "checking"]
 Fencing = Literal["on", "off", "cas"]
 BACKENDS: Final = ("sim", "docker")
+SERVERS: Final = "servers"
+"""The cluster of a plan whose servers the user runs."""
 ACCEPTABLE: Final = ("known-limits",)
 LONGEST_S: Final = 1e8
 """Upper limit of every duration in a plan: about three years."""
@@ -136,6 +138,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     """In a cure: why its plan differs from the failure's in more than one key."""
     cluster: str = "sim"
     kind: str = ""
+    servers: tuple[str, ...] = ()
+    """Addresses of the servers, such as ``redis://127.0.0.1:6379``, where ``cluster`` is ``servers``."""
     image: str = ""
     """Docker image of the servers, on docker only; empty for the image that the harness builds."""
     nodes: int = 0
@@ -220,6 +224,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         self._check_sizes()
+        self._check_servers()
         for name in ("nodes", "wait", "rest", "slack", "settle", "stagger", "sections", "shuffle"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative, got {getattr(self, name):g}")
@@ -248,6 +253,19 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
                 raise UsageError(
                     f"{name} must be at most {most:,}, got {value:,}, which would need about {memory:,.1f} GB of memory"
                 )
+
+    def _check_servers(self) -> None:
+        if (self.cluster == SERVERS) != bool(self.servers):
+            raise UsageError(
+                f"cluster = {SERVERS!r} and servers = [addresses] go together, "
+                f"got cluster = {self.cluster!r} and servers = {list(self.servers)}"
+            )
+        if self.servers and self.nodes not in (0, len(self.servers)):
+            raise UsageError(f"nodes must be the number of servers, {len(self.servers)}, got {self.nodes}")
+        if self.servers and self.server_options:
+            raise UsageError(
+                f"server_options: the servers are yours to configure, got {', '.join(self.server_options)}"
+            )
 
     def _check_clients(self) -> None:
         if not self.holds and not self.ends:

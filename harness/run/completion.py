@@ -18,13 +18,14 @@ from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
 from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
 from harness.faults.catalogue import fault_class, needs, refuse_overlap, refuse_unknown_words, scheduled
-from harness.plan import BACKENDS, FaultSpec, Plan
+from harness.plan import BACKENDS, SERVERS, FaultSpec, Plan
 from harness.sim import patches
 from harness.worker.client_program import find_workload
 
 from .bounds import refuse_endless
 from .interpreter import interpreter_of
 from .lock_facts import find_facts
+from .own_servers import kind_of_servers, refuse_faults_of_servers
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
@@ -43,6 +44,10 @@ def part_types(backend: str, kind: str) -> tuple[type, ...]:
     """
     if backend == "sim":
         return SimCluster.part_types(kind)
+    if backend == SERVERS:
+        from harness.clusters.servers.cluster import ServersCluster
+
+        return ServersCluster.part_types(kind)
     try:
         from harness.clusters.docker.cluster import DockerCluster
     except ImportError as error:
@@ -62,22 +67,23 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     """Return the plan with the fields filled in that its lock decides. ``lock`` are the facts of the plan's lock; with
     None the lock is loaded for them. Raises UsageError for a plan that cannot be run, EnvironmentLacking if something
     is missing on this machine."""
-    if plan.cluster not in BACKENDS:
-        raise UsageError(f"cluster must be one of {', '.join(BACKENDS)}, got {plan.cluster!r}")
+    if plan.cluster not in (*BACKENDS, SERVERS):
+        raise UsageError(f"cluster must be one of {', '.join([*BACKENDS, SERVERS])}, got {plan.cluster!r}")
     if plan.cluster == "sim" and (unsupported := patches.why_unsupported()):
         raise EnvironmentLacking(unsupported)
     refuse_endless(plan)
     lock = lock or find_facts(plan.lock, interpreter_of(plan))
     plan = _with_own_faults(plan)
-    kind = plan.kind or lock.kinds[0]
+    kind = kind_of_servers(plan, lock) if plan.cluster == SERVERS else plan.kind or lock.kinds[0]
     if not _runs_on(lock, kind):
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, not on {kind!r}")
     of = kinds.KINDS.find(kind)
-    if plan.cluster == "sim" and lock.runtime:
-        raise UsageError(f"{plan.lock} is a lock for {lock.language} and cannot be simulated; use --cluster docker")
+    if plan.cluster != "docker" and lock.runtime:
+        cannot = "cannot be simulated" if plan.cluster == "sim" else "does not run on this machine"
+        raise UsageError(f"{plan.lock} is a lock for {lock.language} and {cannot}; use --cluster docker")
     if plan.cluster == "sim" and lock.containers_only:
         raise UsageError(f"{plan.lock} cannot be simulated: {lock.containers_only}; use --cluster docker")
-    if plan.cluster not in of.backends:
+    if plan.cluster not in (*of.backends, SERVERS):
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
@@ -86,10 +92,12 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     _refuse_unknown_checkers(plan)
     _refuse_sharing(plan, lock)
     _refuse_missing_methods(plan, lock)
-    options = server_options.completed(of.options, plan.server_options, plan.cluster)
-    nodes = plan.nodes or of.nodes
+    options = {} if plan.servers else server_options.completed(of.options, plan.server_options, plan.cluster)
+    nodes = len(plan.servers) or plan.nodes or of.nodes
     hosts = kinds.host_names(kind, nodes, plan.clients)
     _refuse_unreal_order(plan, hosts)
+    if plan.cluster == SERVERS:
+        refuse_faults_of_servers(plan, part_types(SERVERS, kind))
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         _refuse_impossible_event(spec, plan.workload)

@@ -1,13 +1,17 @@
-"""Opening of the cluster that a completed plan names, simulated or of containers."""
+"""Opening of the cluster that a completed plan names: simulated, of containers, or of the user's own servers."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness.clusters.base import Cluster
+from harness.clusters.client_host import AGENT
+from harness.clusters.kinds import KINDS
 from harness.clusters.sim.cluster import SimCluster
 from harness.faults.catalogue import needs
 from harness.plan import Plan
@@ -16,9 +20,11 @@ from harness.worker.client_program import find_lock, stock_of
 from harness.worker.resource import Resource
 
 from .interpreter import interpreter_of
+from .search_path import search_path
 
 if TYPE_CHECKING:  # importing it loads the Docker SDK
     from harness.clusters.docker.site import SiteSource
+    from harness.clusters.servers.cluster import ServersCluster
 
 
 def _no_report(line: str) -> None:
@@ -78,4 +84,27 @@ def open_containers(
         image=plan.image,
         report=report,
         sites=sites,
+    )
+
+
+def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> ServersCluster:
+    """Open the cluster of a completed plan whose servers the user runs. Raises EnvironmentLacking if one of them does
+    not answer, UsageError if one cannot be used."""
+    from harness.clusters.servers.cluster import LocalClients, ServersCluster
+
+    interpreter = interpreter_of(plan)
+    resource: dict[str, Any] = {"fencing": plan.fencing, "stock": stock_of(plan)}
+    return ServersCluster(
+        kind=plan.kind,
+        servers=plan.servers,
+        clients=LocalClients(
+            plan.clients,
+            [interpreter or sys.executable, "-P", "-m", AGENT, str(os.getpid())],
+            {"PYTHONPATH": os.pathsep.join(search_path(interpreter))},
+            {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options},
+            KINDS.find(plan.kind).packages,
+        ),
+        seed=plan.seed,
+        resource=msgspec.json.encode(resource).decode(),
+        report=report,
     )

@@ -1,4 +1,4 @@
-"""Recording of one run, simulated in a worker or on containers; its files grow in the run's folder meanwhile."""
+"""Recording of one run, simulated in a worker or in real time; its files grow in the run's folder meanwhile."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from harness.history import History, HistoryWriter
 from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys, attach_stored_keys
 from harness.plan import Plan, dump
 
+from .opening import open_servers
 from .progress import ProgressReporter
 from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_wire
@@ -97,7 +98,17 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
     from .client_contents import client_versions  # late: most runs are simulated
 
     versions = client_versions(start.plan, KINDS.find(start.plan.kind).packages)
-    cluster = open_cluster(start.plan, start.report)
+    return _record_in_real_time(start, open_cluster(start.plan, start.report), lambda: versions)
+
+
+def record_on_servers(start: RunStart) -> Recording:
+    """Run a plan on servers that the user runs."""
+    cluster = open_servers(start.plan, start.report)
+    return _record_in_real_time(start, cluster, cluster.versions)
+
+
+def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[], dict[str, str]]) -> Recording:
+    """Run a plan on a cluster. ``versions`` returns those of the clients' libraries after the run."""
     folder = start.make_folder()
     recorder = WIRE.find(cluster) if start.record_wire and folder is not None else None
     if recorder is not None:
@@ -124,7 +135,7 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
         write_wire(folder, recorder.wire())
     recorded = runner.recorder.history
     logs = {} if folder is None else cluster.logs(recorded.origin)
-    return Recording(_stored(recorded, folder, logs), folder, dict(cluster.about()), versions)
+    return Recording(_stored(recorded, folder, logs), folder, dict(cluster.about()), versions())
 
 
 @contextlib.contextmanager

@@ -10,15 +10,16 @@ from pathlib import Path
 from harness.checkers import catalogue as checker_catalogue
 from harness.checkers.running import run_all
 from harness.clusters.base import Cluster
-from harness.plan import Plan
+from harness.plan import SERVERS, Plan
 
 from .completion import complete
 from .interpreter import interpreter_of
 from .judging import About, Recorded, Result, judge
 from .lock_facts import find_facts
 from .opening import open_containers
+from .own_servers import refuse_remote_servers
 from .progress import Progress, ProgressReporter
-from .recording import RunStart, record_on_containers, simulate
+from .recording import Recording, RunStart, record_on_containers, record_on_servers, simulate
 from .store import writable
 
 
@@ -31,26 +32,30 @@ def run(
     progress: Progress | None = None,
     open_cluster: Callable[[Plan, Callable[[str], None]], Cluster] = open_containers,
     record_wire: bool = False,
+    remote_servers: bool = False,
 ) -> Result:
     """Run a plan, check its history, and store both under ``store``; without a store nothing is stored.
 
     ``command`` and ``reason`` (why this cluster was chosen) are noted in the results. A simulated run happens in a
     process of its own, with the Python and the libraries that the plan requires. A run on containers opens its cluster
     with ``open_cluster``, which may be the method of a :class:`harness.run.cluster_pool.ClusterPool`; with
-    ``record_wire`` it also stores what the servers receive and send. Raises UsageError before anything starts if the
-    plan cannot be run.
+    ``record_wire`` it also stores what the servers receive and send. A plan whose servers the user runs may name
+    servers on other machines only with ``remote_servers``. Raises UsageError before anything starts if the plan cannot
+    be run.
     """
     reporter = None if progress is None else ProgressReporter(progress)
     interpreter = interpreter_of(plan.check(), None if reporter is None else reporter.cluster)
     lock = find_facts(plan.lock, interpreter)
     plan = complete(plan, lock)
+    if not remote_servers:
+        refuse_remote_servers(plan)
     started = datetime.now(UTC)
     start = RunStart(plan, lock, store, started, reporter, record_wire)
     start.report(f"{plan.kind} on {plan.cluster}")
     if store is not None:
         writable(store)
     real = time.monotonic()
-    recording = simulate(start, interpreter) if plan.cluster == "sim" else record_on_containers(start, open_cluster)
+    recording = _recorded(start, interpreter, open_cluster)
     real = time.monotonic() - real
     about = About(
         {**recording.cluster, "reason": reason},
@@ -62,3 +67,11 @@ def run(
     checkers = checker_catalogue.chosen(plan.checkers)
     found = run_all(recording.history, checkers if reporter is None else reporter.checking(checkers))
     return judge(Recorded(plan, lock, recording.history, recording.folder, about), found)
+
+
+def _recorded(
+    start: RunStart, interpreter: str, open_cluster: Callable[[Plan, Callable[[str], None]], Cluster]
+) -> Recording:
+    if start.plan.cluster == "sim":
+        return simulate(start, interpreter)
+    return record_on_servers(start) if start.plan.cluster == SERVERS else record_on_containers(start, open_cluster)

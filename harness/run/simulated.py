@@ -6,12 +6,10 @@ It runs on any Python that a user chose, so it imports the simulator and no othe
 from __future__ import annotations
 
 import contextlib
-import platform
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import cast
 
 import msgspec
@@ -27,6 +25,7 @@ from harness.sim.patches import virtual, why_unsupported
 from harness.worker.channel import Channel, Frame
 from harness.worker.client_program import find_lock
 from harness.worker.guard import files
+from harness.worker.versions import installed_versions
 
 from .doubts import doubts
 from .lock_facts import facts_of
@@ -102,7 +101,7 @@ def run(argument: bytes, channel: Channel) -> bytes:
             runner.run()
     finally:
         channel.send(Frame.LOGS, msgspec.json.encode(cluster.logs(runner.recorder.history.origin)))
-    return msgspec.json.encode(_versions(request.packages))
+    return msgspec.json.encode(installed_versions(request.packages))
 
 
 def facts(argument: bytes, channel: Channel) -> bytes:
@@ -125,7 +124,7 @@ def _command_sender(channel: Channel) -> Callable[[Command], None]:
 def installed(argument: bytes, channel: Channel) -> bytes:
     """Return the versions of Python and of the distributions whose names are the argument, a list in JSON."""
     del channel
-    return msgspec.json.encode(_versions(msgspec.json.decode(argument, type=tuple[str, ...])))
+    return msgspec.json.encode(installed_versions(msgspec.json.decode(argument, type=tuple[str, ...])))
 
 
 def send_keys(cluster: SimCluster, plan: Plan, channel: Channel) -> None:
@@ -151,11 +150,3 @@ def _interrupted_by_sigint(cluster: SimCluster) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _versions(packages: tuple[str, ...]) -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in packages:
-        with contextlib.suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found

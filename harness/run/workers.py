@@ -16,7 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,17 +25,16 @@ from typing import Final
 import msgspec
 
 from harness.errors import UNKNOWN, HarnessError
-from harness.plugins import search_working_directory
 from harness.worker.channel import Frame, FrameReader
 from harness.worker.server import INTERRUPT, KILL, CallRequest, WorkerEnd, WorkerError, is_kept
 from harness.worker.watchdog import Limits
 
+from .search_path import HARNESS_CODE, LIBRARIES, search_path
+
 PRELOAD: Final = ("harness.run.simulated",)
 """What every worker needs; the server imports it when it starts."""
-HARNESS_CODE: Final = str(Path(__file__).resolve().parents[1])
 _CALL: Final = re.compile(r'File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 """A line of a stack as the module faulthandler writes it."""
-_LIBRARIES: Final = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 OnFrame = Callable[[Frame, bytes], bool | None]
 """Callback for a frame. If it returns True, the worker gets SIGINT."""
 
@@ -116,7 +114,7 @@ def call(
         request = CallRequest(
             function=function,
             argument=argument,
-            path=_search_path(interpreter),
+            path=search_path(interpreter),
             own_path=bool(interpreter),
             folder=str(Path.cwd()),
             environment=dict(os.environ),
@@ -159,16 +157,6 @@ def _give_back(server: _Server, path: str, last_call: _Call | None) -> None:
         _servers.setdefault(_key(path), []).append(server)
     else:
         server.close()
-
-
-def _search_path(interpreter: str) -> tuple[str, ...]:
-    """Return ``sys.path`` for a worker. Another interpreter has libraries of its own, and gets the user's folders
-    alone."""
-    search_working_directory()
-    if not interpreter:
-        return tuple(sys.path)
-    ours = (*_LIBRARIES, sys.prefix, sys.base_prefix, str(Path(HARNESS_CODE).parent))
-    return tuple(path for path in sys.path if path and not path.startswith(ours))
 
 
 def _start(path: str) -> _Server:
@@ -353,6 +341,6 @@ def sentence_of(end: WorkerEnd) -> str:
 def _place(stack: tuple[str, ...]) -> str:
     """Say where the innermost call of the user's code was, or else of a library's."""
     calls = [found for line in stack if (found := _CALL.fullmatch(line)) and HARNESS_CODE not in found["file"]]
-    users = [found for found in calls if not any(found["file"].startswith(folder) for folder in _LIBRARIES)]
+    users = [found for found in calls if not any(found["file"].startswith(folder) for folder in LIBRARIES)]
     where = next(iter(users or calls), None)
     return "" if where is None else f", at {where['file']}:{where['line']} in {where['function']}"

@@ -1,4 +1,7 @@
-"""The client program in a container: ``python -m harness.worker.client_agent``, controlled over stdin and stdout.
+"""The client program of a real cluster: ``python -m harness.worker.client_agent``, controlled over stdin and stdout.
+
+In a container it has no argument. On the machine of the harness its argument is the harness's process id: it ends with
+that process, however that ends.
 
 Messages are newline-delimited JSON, described in ``docs/client-protocol.md`` so that a client can be written in any
 language. Requests about the process itself (``ping``, ``clock``, ``hang``, ``go``) are answered at once, even while the
@@ -23,11 +26,13 @@ from . import client_program
 from .client import Client
 from .client_program import ClientJob, event
 from .endings import end_process
+from .lifetime import end_with_parent
+from .versions import installed_versions
 
 Message = dict[str, Any]
 RELAY: Final = 0.004
 """Seconds after a message during which further messages are collected."""
-_AT_ONCE: Final = ("ping", "clock", "hang", "go")
+_AT_ONCE: Final = ("ping", "clock", "hang", "go", "process")
 
 
 class Agent:
@@ -106,6 +111,15 @@ class Agent:
     def _do_ping(self, message: Message) -> None:
         del message
 
+    def _do_process(self, message: Message) -> int:
+        """Return the id of this process, which is also the id of its process group on the harness's machine."""
+        del message
+        return os.getpid()
+
+    def _do_versions(self, message: Message) -> dict[str, str]:
+        """Return the versions of Python and of the installed ``packages``."""
+        return installed_versions(message["packages"])
+
     def _do_clock(self, message: Message) -> list[int]:
         del message
         return [time.monotonic_ns(), time.time_ns()]
@@ -173,16 +187,21 @@ class _Token:
         self.fence = fence
 
 
-def relay(output: int) -> int:
+def relay(output: int, *, with_parent: bool = False) -> int:
     """Fork. Until the child ends, this process copies to ``output`` what the child writes to the returned descriptor.
 
     A busy client sends thousands of entries a second. Sent one by one, each would wake the engine and the control side,
     which would take CPU time from the client and the servers; so entries that come close together are sent together.
     Data in the pipe is safe even if the client is killed. (This process is not killed: it stays outside the program.)
+    ``with_parent`` has the child end with this process, in a process group of its own.
     """
     source, target = os.pipe()
+    here = os.getpid()
     if os.fork() == 0:
         os.close(source)
+        if with_parent:
+            os.setpgid(0, 0)  # a fault strikes the client with the processes that it starts, and not the relay
+            end_with_parent(here)
         return target
     os.close(target)
     while data := os.read(source, 1 << 16):
@@ -194,7 +213,10 @@ def relay(output: int) -> int:
 
 def main() -> None:
     """Serve the control side. A lock's prints go to stderr, because stdout carries the protocol."""
-    output = relay(os.dup(1))
+    local = len(sys.argv) > 1
+    if local:
+        end_with_parent(int(sys.argv[1]))
+    output = relay(os.dup(1), with_parent=local)
     os.dup2(2, 1)
     agent = Agent(output)
     threading.Thread(target=agent.listen, name="listener", daemon=True).start()

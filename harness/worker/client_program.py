@@ -45,6 +45,8 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     resource: tuple[str, int]
     began_ns: int
     stops: tuple[str, ...] = ()
+    key_prefix: str = ""
+    """What the name of a lock on the servers has before its key in the history."""
 
     @property
     def process(self) -> int:
@@ -187,7 +189,7 @@ def _clients(
     here = opener(lock)
 
     def open_lock(key: str) -> Any:
-        return here.open(endpoints, key, plan.ttl, **plan.lock_options)
+        return here.open(endpoints, f"{job.key_prefix}{key}", plan.ttl, **plan.lock_options)
 
     shared = _SharedLocks(open_lock)
     return [

@@ -1,6 +1,7 @@
-"""The protected resource as a program in a container: ``python -m harness.worker.resource_server PORT JSON``.
+"""The protected resource as a program: ``python -m harness.worker.resource_server PORT JSON`` in a container.
 
-JSON is ``{"fencing": "off", "stock": {}}``. Each connection has a thread; accesses are applied one at a time.
+JSON is ``{"fencing": "off", "stock": {}}``. Each connection has a thread; accesses are applied one at a time. With
+``PARENT JSON --local`` it listens on a free port of the loopback interface, and ends with the process PARENT.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import threading
 from typing import Any
 
+from .lifetime import end_with_parent
 from .resource import Resource
 
 
@@ -39,10 +41,14 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 def main() -> None:
-    """Serve until killed; prints ``ready`` once it listens."""
+    """Serve until killed; prints ``ready`` and the port once it listens."""
     about = json.loads(sys.argv[2])
-    with _Server(("0.0.0.0", int(sys.argv[1])), Resource(about["fencing"], about["stock"])) as server:
-        print("ready", flush=True)
+    address = "0.0.0.0", int(sys.argv[1])
+    if sys.argv[3:] == ["--local"]:
+        end_with_parent(int(sys.argv[1]))
+        address = "127.0.0.1", 0
+    with _Server(address, Resource(about["fencing"], about["stock"])) as server:
+        print("ready", server.server_address[1], flush=True)
         server.serve_forever()
 
 

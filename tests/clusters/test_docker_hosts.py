@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from harness.clusters.client_host import Entries, end_histories
+from harness.clusters.conversation import Conversation, Unanswered
 from harness.clusters.docker.cluster import Clients, DockerCluster
-from harness.clusters.docker.containers.channel import Conversation, Unanswered
-from harness.clusters.docker.hosts import ClientHost, Entries, end_histories
+from harness.clusters.docker.hosts import ContainerClient
 
 Step = Callable[[DockerCluster, str], None]
 
@@ -49,9 +50,9 @@ class FakeBox:
         return self.channel
 
 
-def client(entries: Entries) -> tuple[ClientHost, FakeBox]:
+def client(entries: Entries) -> tuple[ContainerClient, FakeBox]:
     box = FakeBox()
-    made = ClientHost("c0", box, entries, {})  # type: ignore[arg-type]
+    made = ContainerClient("c0", box, entries, {})  # type: ignore[arg-type]
     made.start(lambda box, pids: None)
     return made, box
 

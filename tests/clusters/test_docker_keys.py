@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import redis
 
-from harness.clusters.docker import keys
-from harness.clusters.docker.containers.gate import NetworkGate
-from harness.clusters.docker.keys import KeyWatch, NoAnswer
-from harness.clusters.docker.services.redis_keys import RedisKeyReader
+from harness.clusters import key_watch
+from harness.clusters.gate import NetworkGate
+from harness.clusters.key_readers.redis import RedisKeyReader
+from harness.clusters.key_watch import KeyWatch, NoAnswer
 from harness.history.lock_keys import KEYS, KeyObservation, KeyState, read_keys
 from harness.plan import FaultSpec, Plan
 from harness.reports.holds import find_holds
@@ -73,7 +73,7 @@ def test_only_changes_are_reported() -> None:
 
 def test_a_renewed_lease_is_a_change_and_one_that_runs_down_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0
-    monkeypatch.setattr(keys, "time", SimpleNamespace(monotonic_ns=lambda: now))
+    monkeypatch.setattr(key_watch, "time", SimpleNamespace(monotonic_ns=lambda: now))
 
     class Running(Script):
         def look(self, key: str) -> KeyObservation | None:

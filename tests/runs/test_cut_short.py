@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.docker.containers.gate import NetworkGate, NetworkRemoved
+from harness.clusters.gate import NetworkGate, NetworkRemoved
 from harness.history import History
 from harness.plan import FaultSpec, Plan, dump
 from harness.run.completion import complete
@@ -24,7 +24,7 @@ from harness.run.store import HISTORY, PLAN
 
 
 def test_shutting_a_gate_waits_for_threads_outside_and_refuses_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.clusters.docker.containers.gate.PATIENCE", 60.0)
+    monkeypatch.setattr("harness.clusters.gate.PATIENCE", 60.0)
     gate = NetworkGate()
     came_back = threading.Event()
     out = threading.Event()
@@ -44,7 +44,7 @@ def test_shutting_a_gate_waits_for_threads_outside_and_refuses_others(monkeypatc
 
 
 def test_shutting_a_gate_stops_waiting_after_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.clusters.docker.containers.gate.PATIENCE", 0.05)
+    monkeypatch.setattr("harness.clusters.gate.PATIENCE", 0.05)
     gate = NetworkGate()
     with gate.open():
         gate.shut()

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from docker.errors import DockerException
 
-from harness.clusters.docker.cluster import ClientError
+from harness.clusters.client_host import ClientError
 from harness.clusters.docker.containers.engine import OWNER, Deployment, connect
 from harness.faults.catalogue import default_specs
 from harness.history import History

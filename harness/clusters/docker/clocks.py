@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from harness.clusters.docker.containers.channel import Refused
+from harness.clusters.conversation import Refused
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
 

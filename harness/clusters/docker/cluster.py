@@ -20,31 +20,26 @@ from typing import Any
 from harness.clusters import kinds
 from harness.clusters.abilities import DISKS, TAPS, TRAFFIC, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
-from harness.clusters.docker.containers.channel import Refused, Unanswered
+from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, ClientError, EntryThread, end_histories
+from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
 from harness.clusters.docker.images.images import Images
 from harness.clusters.floods import Floods, floods_class
-from harness.errors import UNKNOWN, EnvironmentLacking, HarnessError
+from harness.clusters.key_watch import KeyWatch
+from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import OnKeyChange
 
 from .clocks import HostClocks
 from .disks import Disks
-from .hosts import ANSWER, REVIVAL, ClientHost, Entries, ServerHost, end_histories
-from .keys import KeyWatch
+from .hosts import ContainerClient, ServerHost
 from .kinds import servers_class
 from .network import LinkFaults, LinkMethods
-from .processes import PREPARED, ProcessMethods
+from .processes import ProcessMethods
 from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
 from .taps import CommandTap
 from .wire import WireRecorder
 
 Report = Callable[[str], None]
-
-
-class ClientError(HarnessError):
-    """The client program itself failed: a workload raised, or a lock could not be opened."""
-
-    exit_status = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +105,10 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._report = report
         self._about: ObservedFacts = {}
         self._sound = False
-        self._entries: Entries = Entries()
-        self._hosts: dict[str, ServerHost | ClientHost] = {}
+        self._entries = EntryThread()
+        self._hosts: dict[str, ServerHost | ContainerClient] = {}
         self._boxes: dict[str, Box] = {}
         self._closing = contextlib.ExitStack()
-        self._error: Exception | None = None
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._wire = WireRecorder()
         self._record_wire = False
@@ -136,7 +130,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
     # Start and stop.
 
     @property
-    def hosts(self) -> list[ServerHost | ClientHost]:
+    def hosts(self) -> list[ServerHost | ContainerClient]:
         return list(self._hosts.values())
 
     def run(self, main: Callable[[], None]) -> None:
@@ -147,13 +141,13 @@ class DockerCluster(LinkMethods, ProcessMethods):
                 self._sound = True
             finally:
                 self._stop_or_say_so()
-        if self._error is not None:
-            raise self._error
+        if self._entries.error is not None:
+            raise self._entries.error
         for failure in self._client_failures():
             raise ClientError(failure)
 
     def _client_failures(self) -> list[str]:
-        return [host.failure for host in self._hosts.values() if isinstance(host, ClientHost) and host.failure]
+        return [host.failure for host in self._hosts.values() if isinstance(host, ContainerClient) and host.failure]
 
     def _stop_or_say_so(self) -> None:
         """Stop; if the engine fails to remove containers, only note it, so that the completed run is still checked."""
@@ -247,7 +241,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         except (Refused, Unanswered, FutureTimeout) as error:
             raise ClientError(f"the lock could not be made ready: {error}") from error
 
-    def _prepare(self, client: ClientHost) -> Future[Any] | None:
+    def _prepare(self, client: ContainerClient) -> Future[Any] | None:
         if self._clients.lock is None:
             return None
         kind, addresses = self.endpoints().kind, self.endpoints().addresses
@@ -262,7 +256,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
     def _leave(self, site: Site) -> None:
         if self.frozen:
             site.leave()
-        sound = self._sound and self._error is None and not self._client_failures()
+        sound = self._sound and self._entries.error is None and not self._client_failures()
         self._sites.give_back(site, sound=sound)
 
     def _start_resource(self) -> None:
@@ -275,11 +269,10 @@ class DockerCluster(LinkMethods, ProcessMethods):
 
     def _start_clients(self) -> None:
         environment = {"PYTHONPATH": "/user"} if self._clients.source else {}
-        self._dispatcher = threading.Thread(target=self._dispatch, name="entries", daemon=True)
-        self._dispatcher.start()
-        self._closing.callback(self._end_dispatch)
+        self._entries.start()
+        self._closing.callback(self._entries.end)
         for name in self._names:
-            client = self._hosts[name] = ClientHost(name, self._boxes[name], self._entries, environment)
+            client = self._hosts[name] = ContainerClient(name, self._boxes[name], self._entries.entries, environment)
             self._closing.callback(client.close)
             client.start(self._helper.spare)
 
@@ -338,20 +331,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
                 self._boxes[name].unpause()
 
         end_histories(
-            [host for host in self._hosts.values() if isinstance(host, ClientHost) and host.started], thaw, ANSWER
+            [host for host in self._hosts.values() if isinstance(host, ContainerClient) and host.started], thaw, ANSWER
         )
-
-    def _dispatch(self) -> None:
-        """Record clients' entries one by one. A fault that is triggered by an event strikes in this thread."""
-        while (take := self._entries.get()) is not None:
-            try:
-                take()
-            except Exception as error:  # noqa: BLE001 - raised again when the run is over
-                self._error = self._error or error
-
-    def _end_dispatch(self) -> None:
-        self._entries.put(None)
-        self._dispatcher.join()
 
     def about(self) -> ObservedFacts:
         return {**self._about, **({"frozen": self.frozen} if self.frozen else {})}

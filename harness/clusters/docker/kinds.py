@@ -9,22 +9,21 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from harness.clusters.base import ClusterEndpoints, Role
 from harness.clusters.docker.containers.engine import Box
-from harness.clusters.docker.containers.gate import NetworkGate
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.images.images import Images
+from harness.clusters.gate import NetworkGate
+from harness.clusters.key_watch import ANSWER_S, KeyReader
 from harness.clusters.kinds import KINDS, sentinels, servers
 from harness.errors import EnvironmentLacking, UsageError
 
 from .commands import CommandReader
 from .disks import Disks
-from .keys import KeyReader
 
-ANSWER_S: Final = 0.3
-"""Time limit for a probe, seconds."""
+__all__ = ["ANSWER_S", "RealPeers", "RealServers", "reading", "servers_class"]
 
 
 class RealServers(ABC):

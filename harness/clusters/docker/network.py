@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from harness.clusters.abilities import Links, LinkShape, MessageTrap
+from harness.clusters.client_host import ANSWER
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.containers.toxiproxy import NO_REDIRECTS, ClientLinks, Direction
 
-from .hosts import ANSWER
 from .kinds import RealServers
 
 TABLE: Final = "lock_harness"

@@ -10,23 +10,21 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from harness.clusters.abilities import State
-from harness.clusters.docker.containers.channel import Refused, Unanswered
+from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL
+from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, Deployment, engine_errors, in_parallel
 from harness.clusters.docker.containers.helper_client import Helper
+from harness.clusters.key_watch import KeyWatch
 
 from .clocks import HostClocks
 from .disks import Disks
-from .hosts import ANSWER, REVIVAL, ClientHost, How, ServerHost
-from .keys import KeyWatch
+from .hosts import ContainerClient, How, ServerHost
 from .kinds import RealServers
 from .network import LinkFaults
 from .wire import WireRecorder
-
-PREPARED: Final = 40.0
-"""Seconds within which a client's lock must be ready."""
 
 
 class ProcessMethods(ABC):
@@ -35,7 +33,7 @@ class ProcessMethods(ABC):
     servers: RealServers
     deployment: Deployment
     _key_watch: KeyWatch | None
-    _hosts: dict[str, ServerHost | ClientHost]
+    _hosts: dict[str, ServerHost | ContainerClient]
     _boxes: dict[str, Box]
     _helper: Helper
     _link_faults: LinkFaults
@@ -54,7 +52,7 @@ class ProcessMethods(ABC):
         self._frozen_ns = 0
 
     @abstractmethod
-    def _prepare(self, client: ClientHost) -> Future[Any] | None:
+    def _prepare(self, client: ContainerClient) -> Future[Any] | None:
         """Tell a client program to open its lock; return its answer, or None if there is no lock to open."""
 
     def freeze_all(self) -> None:
@@ -114,7 +112,7 @@ class ProcessMethods(ABC):
             self._kills[host] += not for_good
             target = self._hosts[host]
             target.await_start()
-            if isinstance(target, ClientHost):
+            if isinstance(target, ContainerClient):
                 target.expect_kill()
             thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
             with self._wire.noting(host, "kill"):
@@ -193,9 +191,9 @@ class ProcessMethods(ABC):
     def key_count(self, host: str) -> int | None:
         return self.servers.key_count(host)
 
-    def _client(self, name: str) -> ClientHost:
+    def _client(self, name: str) -> ContainerClient:
         host = self._hosts[name]
-        assert isinstance(host, ClientHost), name
+        assert isinstance(host, ContainerClient), name
         return host
 
     def _server(self, name: str) -> ServerHost:

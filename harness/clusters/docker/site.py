@@ -17,10 +17,10 @@ from docker import DockerClient
 
 from harness.clusters.base import Role
 from harness.clusters.docker.containers.engine import Box, Deployment, in_parallel
-from harness.clusters.docker.containers.gate import NetworkGate
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.containers.sidecar import Peers, clear_links, open_links
 from harness.clusters.docker.containers.toxiproxy import ClientLinks
+from harness.clusters.gate import NetworkGate
 
 from .disks import make_disks
 from .network import remove_packet_rules

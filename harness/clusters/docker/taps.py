@@ -10,11 +10,11 @@ from typing import Final
 
 from harness.clusters.abilities import Tap
 from harness.clusters.docker.containers.engine import Box
-from harness.clusters.docker.containers.gate import NetworkGate
 from harness.clusters.docker.containers.proxy_tap import Piece, ProxyTap
+from harness.clusters.gate import NetworkGate
 
 from .commands import CommandReader
-from .hosts import ClientHost
+from .hosts import ContainerClient
 
 LOOK_S: Final = 0.002
 """Seconds between two looks whether a client is still paused."""
@@ -31,7 +31,7 @@ class CommandTap:
 
     def __init__(
         self,
-        clients: Mapping[str, ClientHost],
+        clients: Mapping[str, ContainerClient],
         servers: frozenset[str],
         reader: type[CommandReader],
         gate: NetworkGate,
@@ -52,7 +52,7 @@ class CommandTap:
         if tap is not None:
             self._taps = [self._tapped(client, tap) for client in self._clients.values()]
 
-    def _tapped(self, client: ClientHost, tap: Tap) -> _ClientTap:
+    def _tapped(self, client: ContainerClient, tap: Tap) -> _ClientTap:
         found = _ClientTap(client, self._servers, self._reader, self._paused, tap)
         found.open(client.box, self._gate)
         return found
@@ -62,7 +62,7 @@ class CommandTap:
 class _ClientTap:
     """The tap at one client's proxy."""
 
-    client: ClientHost
+    client: ContainerClient
     servers: frozenset[str]
     reader: type[CommandReader]
     paused: Callable[[str], bool]

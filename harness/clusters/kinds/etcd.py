@@ -16,6 +16,7 @@ ETCD: Final = Kind(
     nodes=3,
     sim="harness.clusters.sim.services.etcd:EtcdServers",
     docker="harness.clusters.docker.services.etcd:EtcdServers",
+    servers="harness.clusters.servers.services.etcd:EtcdServer",
     options={"heartbeat_ms": WHOLE, "election_ms": WHOLE},
     packages=("etcd3", "grpcio"),
 )

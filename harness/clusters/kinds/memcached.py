@@ -19,6 +19,7 @@ MEMCACHED: Final = Kind(
     port=11211,
     sim="harness.clusters.sim.services.memcached:MemcachedServers",
     docker="harness.clusters.docker.services.memcached:MemcachedServers",
+    servers="harness.clusters.servers.services.memcached:MemcachedServer",
     floods="harness.clusters.memcached_flood:MemcachedFloods",
     options={
         "memory": option(

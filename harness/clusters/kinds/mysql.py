@@ -8,6 +8,8 @@ from harness.clusters.server_options import SECONDS, SWITCH
 
 from .kind import Kind
 
+STRANGERS_LOGIN: Final = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
+"""A login of an unknown user, 64 bytes: a server sends a greeting, and then refuses the login."""
 _FAMILY: Final[dict[str, Any]] = {
     "family": "mysql",
     "rank": 2,
@@ -25,6 +27,7 @@ SINGLE: Final = Kind(
     about="a MariaDB",
     sim="harness.clusters.sim.services.mysql:MysqlServers",
     docker="harness.clusters.docker.services.mysql:MysqlServers",
+    servers="harness.clusters.servers.services.mysql:MysqlServer",
     **_FAMILY,
 )
 REPLICATED: Final = Kind(

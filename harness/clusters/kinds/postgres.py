@@ -25,6 +25,7 @@ POSTGRES: Final = Kind(
     port=5432,
     sim="harness.clusters.sim.services.postgres:PostgresServers",
     docker="harness.clusters.docker.services.postgres:PostgresServers",
+    servers="harness.clusters.servers.services.postgres:PostgresServer",
     options=_OPTIONS,
     **_FAMILY,
 )

@@ -69,6 +69,7 @@ _SERVERS: Final[dict[str, Any]] = {
     **_FAMILY,
     "sim": "harness.clusters.sim.services.redis:RedisServers",
     "docker": "harness.clusters.docker.services.redis:RedisServers",
+    "servers": "harness.clusters.servers.services.redis:RedisServer",
 }
 SINGLE: Final = Kind(name="redis-single", about="a Redis", **_SERVERS)
 INDEPENDENT: Final = Kind(

@@ -16,6 +16,7 @@ ZOOKEEPER: Final = Kind(
     nodes=3,
     sim="harness.clusters.sim.services.zookeeper:ZooKeeperServers",
     docker="harness.clusters.docker.services.zookeeper:ZooKeeperServers",
+    servers="harness.clusters.servers.services.zookeeper:ZooKeeperServer",
     options={"tick_ms": WHOLE},
     packages=("kazoo",),
 )

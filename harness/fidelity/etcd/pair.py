@@ -20,7 +20,7 @@ PROGRAM: Final = "etcd"
 SIMULATED: Final = SimulatedKind("etcd", CLIENT_PORT, {})
 
 
-def _command(number: int, peers: Sequence[int], place: Place) -> list[str]:
+def server_command(number: int, peers: Sequence[int], place: Place) -> list[str]:
     urls = [f"http://{LOOPBACK}:{port}" for port in peers]
     client = f"http://{LOOPBACK}:{place.ports[0]}"
     return [
@@ -51,7 +51,7 @@ def start(members: int) -> Iterator[MembersPair]:
     peers = free_ports(members)
     with ExitStack() as stack:
         processes = [
-            stack.enter_context(ServerProcess("etcd", partial(_command, number, peers), ready=do_not_wait))
+            stack.enter_context(ServerProcess("etcd", partial(server_command, number, peers), ready=do_not_wait))
             for number in range(members)
         ]
         yield MembersPair(

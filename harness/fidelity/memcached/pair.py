@@ -48,7 +48,7 @@ class MemcachedComparison:
 
     @contextmanager
     def start(self) -> Iterator[MemcachedPair]:
-        with ServerProcess(self.name, _command) as process:
+        with ServerProcess(self.name, server_command) as process:
             real = RealSide(process)
             try:
                 yield MemcachedPair(real)
@@ -56,7 +56,7 @@ class MemcachedComparison:
                 real.close()
 
 
-def _command(place: Place) -> list[str]:
+def server_command(place: Place) -> list[str]:
     program, (port, *_) = program_path("memcached"), place.ports
     own = ["-u", "root", "-l", LOOPBACK, "-p", str(port), "-U", "0"]  # without root's account -u has no effect
     return [program, *own, "-m", str(MEGABYTES), "-t", str(THREADS)]

@@ -94,6 +94,11 @@ class MysqlPair:
         with closing(connect_to(*process.place.address)) as connection:
             self.version = f"mariadb {execute(connection, 'SELECT VERSION()')[1][0][0]}"
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Address of the real server."""
+        return self._process.place.address
+
     def steps(self, seed: int) -> Sequence[Step]:
         return statements.steps(seed)
 

@@ -33,7 +33,7 @@ _NAMES: Final = re.compile(r"\[('[^\[\]]*')\]")
 """A list of names in an answer."""
 
 
-def _configure(number: int, peers: Sequence[int], place: Place) -> None:
+def configure(number: int, peers: Sequence[int], place: Place) -> None:
     """Write the configuration of server ``number``. ``peers`` are two ports for each server."""
     members = len(peers) // _PEER_PORTS
     lines = [
@@ -49,7 +49,7 @@ def _configure(number: int, peers: Sequence[int], place: Place) -> None:
     place.folder.joinpath("myid").write_text(f"{number + 1}\n")
 
 
-def _command(place: Place) -> list[str]:
+def server_command(place: Place) -> list[str]:
     return [program_path("java"), *_JAVA, str(place.folder / "zoo.cfg")]
 
 
@@ -66,7 +66,7 @@ def start(members: int) -> Iterator[MembersPair]:
         processes = [
             stack.enter_context(
                 ServerProcess(
-                    "zookeeper", _command, ready=do_not_wait, prepare=partial(_configure, number, peers)
+                    "zookeeper", server_command, ready=do_not_wait, prepare=partial(configure, number, peers)
                 )
             )
             for number in range(members)

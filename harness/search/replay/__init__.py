@@ -4,7 +4,7 @@ Faults strike on events instead of at times. If a real run does not fail, its fi
 reported.
 """
 
-from .attempts import Attempt, Prepared, expected_of, judge, prepare, without_races
+from .attempts import Attempt, Prepared, expected_of, judge, on_servers, prepare, without_races
 from .by_triggers import by_triggers
 from .divergence import Divergence, differs_at, first_divergence
 from .simulated import Simulated, simulate
@@ -19,6 +19,7 @@ __all__ = [
     "expected_of",
     "first_divergence",
     "judge",
+    "on_servers",
     "prepare",
     "simulate",
     "without_races",

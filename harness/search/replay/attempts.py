@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from harness.checkers.base import Verdict
+from harness.clusters.kinds import KINDS
+from harness.clusters.server_options import completed
+from harness.errors import UsageError
 from harness.history import History
-from harness.plan import Delay, Plan
+from harness.plan import SERVERS, Delay, Plan
 from harness.run.completion import complete
+from harness.wording import counted
 
 from .by_triggers import LATES, by_triggers
 from .divergence import Divergence, first_divergence
@@ -20,6 +24,10 @@ from .turns import LENGTHS, pause_rivals
 
 APART: Final = (0.2, 0.08)
 """Seconds between the starts of clients, such that real scheduling never (first) or rarely (second) swaps them."""
+
+
+OnRealCluster = Callable[[Plan], Plan]
+"""Completes a plan for a real cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +78,33 @@ def expected_of(simulated: Simulated) -> tuple[str, ...]:
     return expect.invalid if not expect.safe and set(expect.invalid) <= set(violated) else ()
 
 
-def prepare(simulated: Simulated) -> Prepared:
-    """Return the plan with triggers, tried on the simulator. Raises UsageError if real clusters cannot execute it."""
+def on_servers(addresses: Sequence[str]) -> OnRealCluster:
+    """Return a function that completes a simulated plan for servers that the user runs."""
+
+    def complete_for_servers(plan: Plan) -> Plan:
+        if len(addresses) != plan.nodes:
+            there = counted(len(addresses), "server")
+            raise UsageError(f"the failure was found with {counted(plan.nodes, 'server')}, and {there} are given")
+        usual = completed(KINDS.find(plan.kind).options, {}, "sim")
+        changed = {name: value for name, value in plan.server_options.items() if usual.get(name) != value}
+        own = {"cluster": SERVERS, "servers": tuple(addresses), "server_options": changed}
+        return complete(msgspec.structs.replace(plan, **own).check())
+
+    return complete_for_servers
+
+
+def prepare(simulated: Simulated, on_real: OnRealCluster = complete) -> Prepared:
+    """Return the plan with triggers, tried on the simulator. ``on_real`` completes it for the real cluster, by default
+    for containers. Raises UsageError if that cannot execute it."""
     expected = expected_of(simulated)
     for plan, notes in _candidates(simulated, expected):
-        complete(plan)
+        real = on_real(plan)
         rehearsed = simulate(plan)
         if set(expected) <= set(rehearsed.violated()):
-            return Prepared(complete(plan), notes, rehearsed, expected)
+            return Prepared(real, notes, rehearsed, expected)
     plan, notes = by_triggers(simulated.plan, simulated.history, simulated.commands)
     doubt = "with these triggers the failure does not happen on the simulator, so it may not happen here"
-    return Prepared(complete(plan), (*notes, doubt), simulated, expected)
+    return Prepared(on_real(plan), (*notes, doubt), simulated, expected)
 
 
 def without_races(ready: Prepared) -> Prepared:

@@ -44,7 +44,7 @@ def simulate(plan: Plan) -> Simulated:
     """
     interpreter = interpreter_of(plan)
     lock = find_facts(plan.lock, interpreter)
-    plan = complete(msgspec.structs.replace(plan, cluster="sim").check(), lock)
+    plan = complete(msgspec.structs.replace(plan, cluster="sim", servers=()).check(), lock)
     commands: list[Command] = []
     run = SupervisedRun(plan, lock, Destination(commands=commands))
     run.run(interpreter=interpreter)

@@ -9,7 +9,8 @@ import base64
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from .channel import Conversation, Unanswered
+from harness.clusters.conversation import Conversation, Unanswered
+
 from .engine import Box, Deployment
 
 OPTIONS: Final[dict[str, Any]] = {

@@ -6,8 +6,9 @@ from collections.abc import Container, Mapping
 from functools import partial
 from typing import Final
 
+from harness.clusters.gate import NetworkGate
+
 from .engine import Box, Deployment, in_parallel
-from .gate import NetworkGate
 from .helper_client import Helper
 from .toxiproxy import ClientLinks, ProxiedLink
 

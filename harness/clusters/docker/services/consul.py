@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealServers
+from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds.consul import CONSUL
 
 PORT: Final = CONSUL.port

@@ -6,8 +6,8 @@ import http.client
 import json
 from urllib.parse import quote
 
-from harness.clusters.docker.keys import NoAnswer
 from harness.clusters.docker.kinds import ANSWER_S
+from harness.clusters.key_watch import NoAnswer
 from harness.history.lock_keys import KeyObservation
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
+from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds.etcd import ETCD
 
 PORT: Final = ETCD.port
@@ -92,7 +92,7 @@ class EtcdServers(RealPeers):
         return self._members.get(_leader(max(statuses, key=lambda status: int(status["header"]["raft_term"]))))
 
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
-        from .etcd_keys import EtcdKeyReader
+        from harness.clusters.key_readers.etcd import EtcdKeyReader
 
         return partial(EtcdKeyReader, self.addresses[host], self.port(host))
 

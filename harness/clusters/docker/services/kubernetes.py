@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import RealServers
+from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds.kubernetes import KUBERNETES
 
 from .kubernetes_api import LEASES, TOKEN, connect, request

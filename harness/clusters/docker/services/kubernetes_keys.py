@@ -6,7 +6,7 @@ import http.client
 import json
 from urllib.parse import quote
 
-from harness.clusters.docker.keys import NoAnswer
+from harness.clusters.key_watch import NoAnswer
 from harness.history.lock_keys import KeyObservation
 
 from .kubernetes_api import LEASES, connect, request

@@ -10,8 +10,8 @@ from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
 from harness.clusters.docker.commands import MemcachedCommands
-from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealServers
+from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds.memcached import MEMCACHED_CHUNK, MEMCACHED_MB
 
 USER: Final = "nobody"
@@ -53,7 +53,7 @@ class MemcachedServers(RealServers):
         return None if stats is None else int(stats[b"curr_items"])
 
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
-        from .memcached_keys import MemcachedKeyReader
+        from harness.clusters.key_readers.memcached import MemcachedKeyReader
 
         return partial(MemcachedKeyReader, self.addresses[host], self.port(host))
 

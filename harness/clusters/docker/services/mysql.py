@@ -17,6 +17,7 @@ from pymysql.connections import Connection
 from harness.clusters.docker.commands import MysqlCommands
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
+from harness.clusters.kinds.mysql import STRANGERS_LOGIN
 
 from .failover import ManagedServers
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
@@ -65,8 +66,7 @@ class MysqlServers(FaketimeServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
 
     COMMANDS = MysqlCommands
-    # A login of an unknown user, 64 bytes: the server sends a greeting, and then refuses the login.
-    KNOCK = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
+    KNOCK = STRANGERS_LOGIN
     GREETS = True
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:  # noqa: ARG002

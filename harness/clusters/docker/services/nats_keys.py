@@ -9,8 +9,8 @@ import nats
 from nats.errors import Error
 from nats.js.errors import NotFoundError
 
-from harness.clusters.docker.keys import NoAnswer
 from harness.clusters.docker.kinds import ANSWER_S
+from harness.clusters.key_watch import NoAnswer
 from harness.history.lock_keys import KeyObservation, owner_text
 
 

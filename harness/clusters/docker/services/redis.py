@@ -13,8 +13,8 @@ from redis.retry import Retry
 from harness.clusters.base import ClusterEndpoints
 from harness.clusters.docker.commands import RedisCommands
 from harness.clusters.docker.images.images import Images
-from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers, RealServers, reading
+from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds.redis import (
     DOWN_AFTER_MS,
     FAILOVER_TIMEOUT_MS,
@@ -112,7 +112,7 @@ class RedisServers(RealServers):
         return int(seconds) * 1_000_000_000 + int(microseconds) * 1000
 
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
-        from .redis_keys import RedisKeyReader
+        from harness.clusters.key_readers.redis import RedisKeyReader
 
         return partial(RedisKeyReader, self.addresses[host], self.port(host))
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from harness.clusters.docker.keys import KeyReader
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
+from harness.clusters.key_watch import KeyReader
 
 PEER_PORT: Final = 2888
 ELECTION_PORT: Final = 3888
@@ -91,7 +91,7 @@ class ZooKeeperServers(RealPeers):
         return int(zxid, 16) >> 32 if zxid else 0
 
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
-        from .zookeeper_keys import ZooKeeperKeyReader
+        from harness.clusters.key_readers.zookeeper import ZooKeeperKeyReader
 
         return partial(ZooKeeperKeyReader, self.addresses[host], self.port(host))
 

@@ -7,8 +7,7 @@ import http.client
 import json
 from typing import Any, Final
 
-from harness.clusters.docker.keys import NoAnswer
-from harness.clusters.docker.kinds import ANSWER_S
+from harness.clusters.key_watch import ANSWER_S, NoAnswer
 from harness.history.lock_keys import KeyObservation, owner_text
 
 FIRST: Final = {"serializable": True, "limit": 1, "sort_order": "ASCEND", "sort_target": "CREATE"}

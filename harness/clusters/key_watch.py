@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from harness.clusters.docker.containers.gate import NetworkGate, NetworkRemoved
+from harness.clusters.gate import NetworkGate, NetworkRemoved
 from harness.history.lock_keys import KeyObservation, KeyState, OnKeyChange
 
+ANSWER_S: Final = 0.3
+"""Time limit for a probe, seconds."""
 EVERY: Final = 0.025
 """Seconds between two polls of a server."""
 END_TOLERANCE_NS: Final = 30_000_000

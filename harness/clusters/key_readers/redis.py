@@ -9,8 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from harness.clusters.docker.keys import END_TOLERANCE_NS, NoAnswer
-from harness.clusters.docker.kinds import ANSWER_S
+from harness.clusters.key_watch import ANSWER_S, END_TOLERANCE_NS, NoAnswer
 from harness.history.lock_keys import KeyObservation, owner_text
 
 GONE: Final = -2

@@ -9,8 +9,7 @@ from typing import Final
 from pymemcache.client.base import Client
 from pymemcache.exceptions import MemcacheError
 
-from harness.clusters.docker.keys import NoAnswer
-from harness.clusters.docker.kinds import ANSWER_S
+from harness.clusters.key_watch import ANSWER_S, NoAnswer
 from harness.history.lock_keys import KeyObservation
 
 _META_REPLY: Final = re.compile(rb"^ME \S+ .*\bexp=(-?\d+)\b.*\bcas=(\d+)\b")

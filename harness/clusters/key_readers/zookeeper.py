@@ -9,8 +9,7 @@ from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.retry import KazooRetry
 
-from harness.clusters.docker.keys import NoAnswer
-from harness.clusters.docker.kinds import ANSWER_S
+from harness.clusters.key_watch import ANSWER_S, NoAnswer
 from harness.history.lock_keys import KeyObservation, owner_text
 
 SESSION: Final = 4.0

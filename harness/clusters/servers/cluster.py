@@ -1,0 +1,316 @@
+"""The cluster of a user's own servers: client programs are processes of this machine, with a proxy before the servers.
+
+:class:`ServersCluster` implements :class:`harness.clusters.base.Cluster`. It starts, stops and changes no server. All
+processes have this machine's clocks, so times of different clients compare exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from harness.clusters import kinds
+from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry, Role
+from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThread, end_histories
+from harness.clusters.conversation import Refused, Unanswered
+from harness.clusters.gate import NetworkGate
+from harness.clusters.key_watch import KeyWatch
+from harness.errors import EnvironmentLacking, UsageError
+from harness.history.lock_keys import KeyState, OnKeyChange
+
+from .adapter import PREFIX, OwnServer, ServerAddress, parse_server, server_class
+from .clients import LocalClient, ProcessMethods
+from .links import LinkMethods, ProxyClient
+from .programs import LocalProgram, own_program
+
+RESOURCE: Final = "resource"
+CLOCK: Final = "one monotonic clock: all processes run on this machine"
+CLEANING_S: Final = 15.0
+"""Seconds within which the run's keys are removed."""
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClients:
+    """Setup of the client programs: the command with which each starts, and its environment. ``lock`` (``name``,
+    ``ttl``, ``options``) is prepared before the run begins; the versions of ``packages`` are noted."""
+
+    count: int
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    lock: Mapping[str, Any]
+    packages: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOfUser:
+    """A host of the cluster that this project does not run."""
+
+    name: str
+    address: str
+    role: Role = "server"
+
+
+class ServersCluster(LinkMethods, ProcessMethods):
+    """See :class:`harness.clusters.base.Cluster`. ``resource`` is the configuration of
+    :mod:`harness.worker.resource_server`.
+
+    Raises EnvironmentLacking if a server does not answer, UsageError if one cannot be used.
+    """
+
+    backend = "servers"
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        servers: Sequence[str],
+        clients: LocalClients,
+        seed: int,
+        resource: str,
+        report: Report = lambda line: None,  # noqa: ARG005
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self.run_name = f"{PREFIX}{secrets.token_hex(4)}"
+        self._addresses = [parse_server(text) for text in servers]
+        adapter = server_class(kind)
+        self._servers = {
+            name: adapter(address.host, address.port)
+            for name, address in zip(kinds.servers(len(servers)), self._addresses, strict=True)
+        }
+        self._setup = clients
+        self._seed = seed
+        self._resource_config = resource
+        self._report = report
+        self._about = _examined(self._servers, self._addresses)
+        self._entries = EntryThread()
+        self._clients: dict[str, LocalClient] = {}
+        self._peers: dict[str, tuple[str, int]] = {}
+        self._hellos = {name: (server.HELLO, server.GREETS) for name, server in self._servers.items()}
+        self._closing = contextlib.ExitStack()
+        self._watched: tuple[Sequence[str], OnKeyChange] | None = None
+
+    @classmethod
+    def part_types(cls, kind: str) -> tuple[type, ...]:
+        """Return the classes of the parts of a cluster of this kind; none if a user's servers cannot be of it."""
+        return (cls,) if kinds.KINDS.find(kind).servers else ()
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return (self,)
+
+    @property
+    def key_prefix(self) -> str:
+        """What the harness puts before a key to get the name of its lock on the servers."""
+        return f"{self.run_name}:"
+
+    # Start and stop.
+
+    @property
+    def hosts(self) -> list[ServerOfUser | LocalClient]:
+        servers = [ServerOfUser(name, server.host) for name, server in self._servers.items()]
+        return [*servers, *self._clients.values()]
+
+    def run(self, main: Callable[[], None]) -> None:
+        try:
+            self._start()
+            main()
+        finally:
+            self._report("stopping programs")
+            self._closing.callback(self._end_histories)
+            self._closing.close()
+            self._report("")
+        if self._entries.error is not None:
+            raise self._entries.error
+        for client in self._clients.values():
+            if client.failure:
+                raise ClientError(client.failure)
+
+    def _start(self) -> None:
+        """Start the programs; return when the clients wait for a job."""
+        self._report("starting clients")
+        cleaner_ready = self._start_cleaner()
+        names = kinds.clients(self._setup.count)
+        self._start_clients(names)
+        self._peers.update({name: (server.host, server.port) for name, server in self._servers.items()})
+        self._peers[RESOURCE] = "127.0.0.1", self._start_resource()
+        self._proxy = ProxyClient(names, self._peers, self._seed)
+        self._closing.callback(self._proxy.close)
+        self._watch_keys()
+        self._prepare_clients()
+        if not cleaner_ready.wait(PREPARED):
+            raise EnvironmentLacking("the program that removes the run's keys does not start")
+        self._report("")
+
+    def _start_cleaner(self) -> threading.Event:
+        """Start the program that removes the run's keys, also if this process is killed. Return what is set when it is
+        ready."""
+        words = [str(word) for server in self._servers.values() for word in (server.host, server.port)]
+        said: list[bytes] = []
+        ready = threading.Event()
+
+        def take(line: bytes) -> None:
+            said.append(line)
+            ready.set()
+
+        command = own_program("harness.clusters.servers.cleaner", self.kind, self.run_name, *words)
+        cleaner = LocalProgram(command, take, ready.set)
+
+        def clean() -> None:
+            with contextlib.suppress(OSError):
+                cleaner.send(b"end")
+            cleaner.close(CLEANING_S)
+            no_answer = {"removed": 0, "failures": cleaner.errors[-1:] or ["no answer"]}
+            found: dict[str, Any] = json.loads(said[1]) if len(said) > 1 else no_answer
+            self._about["keys_removed"] = found["removed"]
+            if found["failures"]:
+                self._about["left_behind"] = f"keys named *{self.run_name}*: {'; '.join(found['failures'])}"
+
+        self._closing.callback(clean)
+        return ready
+
+    def _start_resource(self) -> int:
+        """Start the protected resource and return its port."""
+        lines: list[bytes] = []
+        ready = threading.Event()
+
+        def take(line: bytes) -> None:
+            lines.append(line)
+            ready.set()
+
+        program = LocalProgram(
+            [*own_program("harness.worker.resource_server", self._resource_config), "--local"], take, ready.set
+        )
+        self._closing.callback(program.kill)
+        if not ready.wait(PREPARED) or not lines:
+            raise EnvironmentLacking(f"the resource does not start: {' | '.join(program.errors[-3:])}")
+        return int(lines[0].split()[1])
+
+    def _start_clients(self, names: Sequence[str]) -> None:
+        self._entries.start()
+        self._closing.callback(self._entries.end)
+        for name in names:
+            client = LocalClient(name, self._entries.entries, self._setup.command, self._setup.environment)
+            self._clients[name] = client
+            self._closing.callback(client.end)
+            client.start()
+
+    def _prepare_clients(self) -> None:
+        """Import the clients' locks before the run begins, and note the versions of their libraries."""
+        answers = [self._prepare(client) for client in self._clients.values()]
+        try:
+            for client, answer in zip(self._clients.values(), answers, strict=True):
+                answer.result(PREPARED)
+                client.find_group()
+            first = next(iter(self._clients.values()))
+            self._setup.versions.update(first.conversation.ask("versions", packages=list(self._setup.packages)))
+        except (Refused, Unanswered, FutureTimeout) as error:
+            raise ClientError(f"the lock could not be made ready: {error}") from error
+
+    def _prepare(self, client: LocalClient) -> Future[Any]:
+        lock = {**self._setup.lock, "kind": self.kind, "addresses": self._seen_by(client.name)}
+        return client.conversation.request("prepare", lock=lock)
+
+    def _end_histories(self) -> None:
+        def thaw() -> None:  # a stopped process answers nothing
+            for name in sorted(+self._pauses):
+                self.resume(name)
+
+        end_histories([client for client in self._clients.values() if client.alive], thaw, ANSWER)
+
+    def about(self) -> ObservedFacts:
+        return dict(self._about)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of Python and of the libraries in the clients' processes."""
+        return dict(self._setup.versions)
+
+    def interrupt(self) -> None:
+        raise KeyboardInterrupt
+
+    # The cluster as clients and recorders see it.
+
+    def _seen_by(self, client: str) -> tuple[tuple[str, int], ...]:
+        """Return the addresses at which a client finds the servers: those of its proxy."""
+        return tuple(self._proxy.addresses[client, name] for name in self._servers)
+
+    def endpoints(self) -> ClusterEndpoints:
+        return ClusterEndpoints(self.kind, tuple((server.host, server.port) for server in self._servers.values()))
+
+    def resource(self) -> tuple[str, int]:
+        return self._peers[RESOURCE]
+
+    def clock(self) -> tuple[int, int]:
+        return time.monotonic_ns(), time.time_ns()
+
+    def logs(self, origin_ns: int) -> dict[str, str]:
+        del origin_ns  # the logs of the servers are their owner's
+        return {}
+
+    def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
+        """Launch the client with the addresses of its proxy, and with the run's name before each key."""
+        own = msgspec.structs.replace(
+            job,
+            addresses=self._seen_by(client),
+            resource=self._proxy.addresses[client, RESOURCE],
+            key_prefix=self.key_prefix,
+        )
+        return self._clients[client].launch(own, record)
+
+    def key_count(self, host: str) -> int | None:
+        """Return None: most of a user's keys are not the run's."""
+        del host
+        return None
+
+    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
+        self._watched = keys, on_change
+
+    def _watch_keys(self) -> None:
+        if self._watched is None:
+            return
+        keys, on_change = self._watched
+
+        def on_own_change(state: KeyState) -> None:
+            on_change(msgspec.structs.replace(state, key=state.key.removeprefix(self.key_prefix)))
+
+        watch = KeyWatch([f"{self.key_prefix}{key}" for key in keys], on_own_change, NetworkGate())
+        self._closing.callback(watch.stop)
+        for name, server in self._servers.items():
+            if (reader := server.key_reader()) is not None:
+                watch.start(name, reader)
+
+
+def _examined(servers: Mapping[str, OwnServer], addresses: Sequence[ServerAddress]) -> ObservedFacts:
+    """Return facts about the servers. Raises UsageError if one of them cannot be used."""
+    versions: list[str] = []
+    names: dict[str, str] = {}
+    for (host, server), address in zip(servers.items(), addresses, strict=True):
+        versions.append(server.version())
+        if refusal := server.refusal():
+            raise UsageError(f"{host} ({address}): {refusal}")
+        identity = server.identity()
+        if identity and identity in names:
+            raise UsageError(f"{host} ({address}) is the same server as {names[identity]}")
+        names[identity] = host
+        if found := server.foreign_keys():
+            raise UsageError(
+                f"{host} ({address}) has keys that begin with {PREFIX!r}, such as {', '.join(found)}: another run uses "
+                f"it, or was killed together with its cleaner; wait for that run, or remove these keys"
+            )
+    return {
+        "server": ", ".join(dict.fromkeys(versions)),
+        "addresses": [str(address) for address in addresses],
+        "clock": CLOCK,
+    }

@@ -1,0 +1,132 @@
+"""Damage to the links between clients and servers, done by the proxy, and probes of the links through the proxy."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import msgspec
+
+from harness.clusters.abilities import Links, LinkShape, MessageTrap
+from harness.clusters.client_host import ANSWER
+from harness.clusters.conversation import Conversation, Refused, Unanswered
+from harness.errors import UNKNOWN, HarnessError
+
+from .programs import LocalProgram, own_program
+
+LOOPBACK: Final = "127.0.0.1"
+Address = tuple[str, int]
+
+
+class ProxyError(HarnessError):
+    """The proxy does not answer, or refuses a request."""
+
+    exit_status = UNKNOWN
+
+
+class ProxyClient:
+    """The proxy of a run. ``peers`` are the addresses that clients connect to, by name."""
+
+    def __init__(self, clients: Sequence[str], peers: Mapping[str, Address], seed: int) -> None:
+        command = own_program("harness.clusters.servers.proxy", str(seed))
+        self._conversation = Conversation(
+            lambda on_line, on_end: LocalProgram(command, on_line, on_end),
+            lambda event: None,  # noqa: ARG005 - the proxy sends answers only
+        )
+        links = [(client, name, *peers[name]) for client in clients for name in peers]
+        ports: list[int] = self.ask("open", links=links)
+        self.addresses: dict[tuple[str, str], Address] = {
+            (client, name): (LOOPBACK, port) for (client, name, *_), port in zip(links, ports, strict=True)
+        }
+        """Where a client finds a server, by (client, server)."""
+
+    def ask(self, op: str, **fields: Any) -> Any:
+        """Send a request and return its answer; raises :class:`ProxyError`."""
+        try:
+            return self._conversation.ask(op, **fields)
+        except (Unanswered, Refused) as error:
+            raise ProxyError(f"the proxy between clients and servers: {error}") from error
+
+    def close(self) -> None:
+        self._conversation.close()
+
+
+class ProxiedTrap:
+    """Damage that is used once it has caught data; implements :class:`harness.clusters.abilities.MessageTrap`."""
+
+    def __init__(self, proxy: ProxyClient, number: int) -> None:
+        self._proxy = proxy
+        self._number = number
+
+    @property
+    def used(self) -> bool:
+        return bool(self._proxy.ask("used", number=self._number))
+
+    def cancel(self) -> None:
+        self._proxy.ask("undo", number=self._number)
+
+
+class LinkMethods:
+    """Mixin that implements :class:`harness.clusters.abilities.Network` and ``Traffic`` for links of clients."""
+
+    _proxy: ProxyClient
+    _peers: Mapping[str, Address]
+    _hellos: Mapping[str, tuple[bytes, bool]]
+    """What a probe sends to a server, and whether that greets first, by name."""
+
+    def _ends(self, source: str, target: str) -> tuple[str, str]:
+        """Return (client, server) of a link."""
+        return (source, target) if target in self._peers else (target, source)
+
+    def cut(self, links: Links) -> None:
+        self._proxy.ask("cut", links=links)
+
+    def heal(self, links: Links) -> None:
+        self._proxy.ask("heal", links=links)
+
+    def reaches(self, source: str, target: str, timeout: float) -> float | None:
+        client, server = self._ends(source, target)
+        hello, greets = self._hellos[server]
+        return probe(self._proxy.addresses[client, server], hello, timeout, greets=greets)
+
+    def shape(self, links: Links, shape: LinkShape) -> Callable[[], None]:
+        number = self._proxy.ask("shape", links=links, shape=msgspec.to_builtins(shape))
+        return lambda: self._proxy.ask("undo", number=number)
+
+    def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> MessageTrap:
+        text = base64.b64encode(needle).decode()
+        number = self._proxy.ask("trap", source=source, target=target, needle=text, delay=delay)
+        return ProxiedTrap(self._proxy, number)
+
+    def black_hole(self, client: str, server: str) -> MessageTrap:
+        return ProxiedTrap(self._proxy, self._proxy.ask("black_hole", client=client, server=server))
+
+    def black_holed(self, links: Links) -> list[bool]:
+        with ThreadPoolExecutor(max(1, len(links))) as pool:
+            return list(pool.map(lambda link: self.reaches(link[0], link[1], ANSWER) is None, links))
+
+    def break_streams(self, host: str) -> int:
+        return int(self._proxy.ask("reset", client=host, servers=list(self._peers)))
+
+
+def probe(address: Address, hello: bytes, timeout: float, *, greets: bool = False) -> float | None:
+    """Return the seconds until a server answers ``hello`` on a new connection, None if that takes too long.
+
+    A server that ``greets`` sends data first; without a ``hello`` the time until its greeting counts."""
+    began = time.monotonic()
+    try:
+        with socket.create_connection(address, timeout) as connection:
+            connection.settimeout(timeout)
+            if greets and not connection.recv(4096):
+                return None
+            if not hello:
+                return time.monotonic() - began
+            began = time.monotonic()
+            connection.sendall(hello)
+            return time.monotonic() - began if connection.recv(16) else None
+    except OSError:
+        return None

@@ -1,0 +1,1 @@
+"""What the harness does on each kind of server that a user runs."""

@@ -1,0 +1,83 @@
+"""A MySQL or MariaDB that the user runs. Locks use a database of their own, which must be empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pymysql
+from pymysql.cursors import Cursor
+
+from harness.clusters.kinds import ACCOUNT
+from harness.clusters.kinds.mysql import STRANGERS_LOGIN
+from harness.clusters.servers.adapter import PATIENCE_S, SHOWN, NoAnswerError, OwnServer
+
+_IDENTITIES = ("@@server_uuid", "@@server_uid")
+"""What distinguishes a server: of MySQL, and of MariaDB from 10.11 on."""
+
+
+class MysqlServer(OwnServer):
+    """See :class:`harness.clusters.servers.adapter.OwnServer`. Its keys are the tables of the database ``harness``, in
+    which user and password are ``harness`` too."""
+
+    HELLO: ClassVar[bytes] = STRANGERS_LOGIN
+    GREETS: ClassVar[bool] = True
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Cursor]:
+        timeouts: dict[str, Any] = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), PATIENCE_S)
+        try:
+            connection = pymysql.connect(
+                host=self.host, port=self.port, user=ACCOUNT, password=ACCOUNT, database=ACCOUNT,
+                ssl_disabled=True, autocommit=True, **timeouts,
+            )  # fmt: skip
+            try:
+                with connection.cursor() as cursor:
+                    yield cursor
+            finally:
+                connection.close()
+        except (pymysql.MySQLError, OSError) as error:
+            raise NoAnswerError(
+                f"the MySQL at {self.host}:{self.port}: {error}; it needs a database {ACCOUNT!r}, with all privileges "
+                f"for a user {ACCOUNT!r} with the password {ACCOUNT!r}"
+            ) from error
+
+    def _value(self, expression: str) -> str:
+        with self._cursor() as cursor:
+            cursor.execute(f"SELECT {expression}")
+            row = cursor.fetchone()
+        return str(row[0]) if row else ""
+
+    def version(self) -> str:
+        found, comment = self._value("VERSION()"), self._value("@@version_comment")
+        product = "mariadb" if "mariadb" in f"{found} {comment}".lower() else "mysql"
+        return f"{product} {found.partition('-')[0]}"
+
+    def identity(self) -> str:
+        for expression in _IDENTITIES:
+            try:
+                return self._value(expression)
+            except NoAnswerError:  # no such variable
+                continue
+        return ""
+
+    def refusal(self) -> str:
+        return "it is read-only; give its primary" if self._value("@@read_only") == "1" else ""
+
+    def _tables(self, cursor: Cursor) -> list[str]:
+        cursor.execute("SHOW TABLES")
+        return [str(row[0]) for row in cursor.fetchall()]
+
+    def foreign_keys(self) -> list[str]:
+        with self._cursor() as cursor:
+            return [f"{ACCOUNT}.{name}" for name in self._tables(cursor)[:SHOWN]]
+
+    def remove_keys(self, run: str) -> int:
+        """Drop all tables of the database, which was empty before the run."""
+        del run
+        with self._cursor() as cursor:
+            found = self._tables(cursor)
+            for name in found:
+                cursor.execute(f"DROP TABLE IF EXISTS `{name.replace('`', '``')}`")
+            return len(found)

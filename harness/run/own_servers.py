@@ -1,0 +1,70 @@
+"""Plans for servers that the user runs: their kind of cluster, and the faults that are possible there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.clusters import kinds
+from harness.clusters.abilities import lacking
+from harness.clusters.servers.adapter import parse_server
+from harness.documents.lock import LockFacts
+from harness.errors import UsageError
+from harness.faults.catalogue import fault_class, fault_names, is_on_command
+from harness.plan import Plan
+from harness.wording import counted
+
+
+def kind_of_servers(plan: Plan, lock: LockFacts) -> str:
+    """Return the kind of cluster that a plan's servers are, of those on which its lock runs. Raises UsageError."""
+    addresses = [parse_server(text) for text in plan.servers]
+    services = sorted({address.service for address in addresses})
+    if len(services) > 1:
+        raise UsageError(f"servers must be of one kind, got {' and '.join(services)}")
+    twice = sorted({str(one) for one in addresses if addresses.count(one) > 1})
+    if twice:
+        raise UsageError(f"servers: {twice[0]} is given twice")
+    wanted = [plan.kind] if plan.kind else list(lock.kinds)
+    of_service = [kind for kind in wanted if kinds.KINDS.find(kind).service == services[0]]
+    if not of_service:
+        raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, and the servers are {services[0]}")
+    supported = [kind for kind in of_service if kinds.KINDS.find(kind).servers]
+    fitting = [kind for kind in supported if len(addresses) == 1 or kinds.KINDS.find(kind).nodes > 1]
+    if not supported:
+        raise UsageError(f"servers of your own cannot be {kinds.KINDS.find(of_service[0]).about}; use --cluster docker")
+    if not fitting:
+        about = kinds.KINDS.find(supported[0]).about
+        raise UsageError(f"{plan.lock} runs on {about}, and {counted(len(addresses), 'server')} are given")
+    return fitting[0]
+
+
+def refuse_remote_servers(plan: Plan) -> None:
+    """Raise UsageError if one of a plan's servers is not on this machine's loopback interface."""
+    remote = [str(address) for address in map(parse_server, plan.servers) if not address.is_loopback]
+    if remote:
+        raise UsageError(
+            f"{', '.join(remote)} is not on this machine: the run would write keys there (under 'harness:', removed at "
+            "the end) and load it; add --yes to do that"
+        )
+
+
+def refuse_faults_of_servers(plan: Plan, parts: Sequence[type]) -> None:
+    """Refuse a fault of a plan that would strike servers, their clocks or their packets. Raises UsageError that lists
+    the possible faults."""
+    for spec in plan.faults:
+        fault = fault_class(spec.fault)
+        if fault.beyond_clients or lacking(fault.needs, parts):
+            possible = [name for name in fault_names() if _is_possible(name, parts)]
+            raise UsageError(
+                f"nemesis {spec.fault!r} is not possible on servers of your own, which the harness does not touch; "
+                f"possible are {', '.join(possible)}"
+            )
+        if is_on_command(spec):
+            raise UsageError(
+                f"on = {spec.on!r}: the traffic between real clients and servers is not observed; use an event of a "
+                "client, such as 'acquire'"
+            )
+
+
+def _is_possible(name: str, parts: Sequence[type]) -> bool:
+    fault = fault_class(name)
+    return not fault.beyond_clients and not lacking(fault.needs, parts)
