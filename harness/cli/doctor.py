@@ -32,6 +32,7 @@ from harness.clusters.docker.images.runtimes import RUNTIMES
 from harness.clusters.docker.images.tools import Tool
 from harness.errors import MISSING, VALID, EnvironmentLacking
 
+from .doctor_trial import try_run
 from .options import single_command
 
 RequirementState = Literal["ok", "missing", "optional"]
@@ -80,7 +81,8 @@ def doctor(console: Console) -> int:
 
 
 def examine() -> list[RequirementFinding]:
-    """Return all findings; each requirement comes after those it needs. Changes nothing, and takes a few seconds."""
+    """Return all findings; each requirement comes after those it needs. Takes some seconds, and leaves nothing behind:
+    the containers that it starts are removed."""
     findings = [_python(), _sdk()]
     try:
         engine = docker.from_env(timeout=int(PATIENCE_S))
@@ -123,7 +125,9 @@ def _with_engine(engine: docker.DockerClient, version: dict[str, Any]) -> Iterat
     here = next((name for name in (base_image.PUBLISHED, base_image.OWN) if base_image.present(engine, name)), None)
     can_make = shutil.which("debootstrap", path=base_image.PROGRAMS) is not None and os.geteuid() == 0
     yield _base(here, registry.state == "ok", can_make)
-    yield from _images(Images(engine), here)
+    images = Images(engine)
+    yield from _images(images, here)
+    yield _trial(engine, images, here)
 
 
 def _engine(version: dict[str, Any]) -> RequirementFinding:
@@ -213,6 +217,19 @@ def _images(images: Images, base: str | None) -> Iterator[RequirementFinding]:
         yield _toxiproxy(images, images.toxiproxy_recipe())
     except EnvironmentLacking as error:
         yield RequirementFinding("toxiproxy image", "missing", str(error))
+
+
+def _trial(engine: docker.DockerClient, images: Images, base: str | None) -> RequirementFinding:
+    name = "trial"
+    if not base:
+        return RequirementFinding(
+            name, "optional", "not tried, since there is no image yet: run doctor again after a run"
+        )
+    client = images.client_recipe()
+    found = try_run(engine, base, client.tag if images.present(client) else "")
+    if found.failed:
+        return RequirementFinding(name, "missing", found.failed, found.advice)
+    return RequirementFinding(name, "ok", found.seen)
 
 
 def _tool(image: str) -> Tool | None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from harness.cli import doctor
+from harness.cli.doctor_trial import KIND
+from harness.clusters.docker.containers.engine import connect, find_clusters
 from harness.clusters.docker.images import base_image, golang
+from harness.clusters.docker.images.images import quiet
 from harness.errors import MISSING, VALID
 from tests.containers.fakes import images_of
 
@@ -68,3 +73,15 @@ def test_doctor_says_which_go_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
 def test_doctor_reports_nothing_missing_with_an_engine() -> None:
     text = io.StringIO()
     assert doctor.doctor(Console(file=text, width=200)) == VALID, text.getvalue()
+
+
+@pytest.mark.docker
+def test_doctor_says_if_this_machine_does_not_reach_containers() -> None:
+    base_image.base(connect(), quiet)  # without an image there is nothing to try
+    alone = ["unshare", "--net", sys.executable, "-m", "harness", "doctor"]  # the engine's socket is a file
+    done = subprocess.run(alone, capture_output=True, text=True, check=False)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == MISSING
+    assert "a container started, but this machine does not reach its address" in said
+    assert "trial: run harness where the engine's container networks are" in said
+    assert not [cluster for cluster in find_clusters(connect()) if cluster.kind == KIND and not cluster.alive]
