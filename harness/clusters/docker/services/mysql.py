@@ -124,7 +124,12 @@ class MysqlServers(FaketimeServers):
 
     def version(self) -> str:
         response = self._ask("n1", lambda connection: _value(connection, "SELECT VERSION()"))
-        return f"mariadb {response}" if response else ""
+        return product(str(response)) if response else ""
+
+
+def product(version: str) -> str:
+    """Return name and version of a server by its VERSION(): MariaDB's contains its name, MySQL's does not."""
+    return f"{'mariadb' if 'mariadb' in version.lower() else 'mysql'} {version}"
 
 
 class ReplicatedMysqlServers(ManagedServers, MysqlServers):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -119,9 +119,15 @@ class RedisServers(RealServers):
     def version(self) -> str:
         """Name and version that the first server reports."""
         response: Any = self._ask("n1", lambda client: client.info("server"))
-        if response and response.get("server_name") == "valkey":  # its redis_version is the one it is compatible with
-            return f"valkey {response['valkey_version']}"
-        return f"redis {response['redis_version']}" if response else ""
+        return product(response) if response else ""
+
+
+def product(info: Mapping[str, Any]) -> str:
+    """Return name and version of a server by its INFO. The ``redis_version`` of another product is the one with which
+    it is compatible."""
+    name = info.get("server_name") or ("dragonfly" if "dragonfly_version" in info else "redis")
+    version = str(info.get(f"{name}_version", info["redis_version"]))
+    return f"{name} {version.removeprefix('df-v')}"
 
 
 class SentinelServers(RedisServers, RealPeers):
