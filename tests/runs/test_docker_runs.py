@@ -19,6 +19,9 @@ from docker.errors import DockerException
 
 from harness.clusters.client_host import ClientError
 from harness.clusters.docker.containers.engine import OWNER, Deployment, connect
+from harness.clusters.docker.images import base_image
+from harness.clusters.docker.images.images import quiet
+from harness.errors import EnvironmentLacking
 from harness.faults.catalogue import default_specs
 from harness.history import History
 from harness.plan import FaultSpec, Plan
@@ -234,3 +237,45 @@ def test_a_finished_run_is_judged_if_the_removal_of_its_cluster_fails(monkeypatc
             close(deployment)
     assert result.valid is True
     assert "the engine is away" in result.document["cluster"]["left_behind"]
+
+
+# Faults that strike at an exact moment
+
+
+def moments(result: Result, f: str, type_: str, node: str | None = None) -> list[int]:
+    """Return the places in the history of these entries."""
+    return [
+        place for place, op in enumerate(result.history) if (op.f, op.type) == (f, type_) and node in (None, op.node)
+    ]
+
+
+def test_clients_start_when_the_faults_of_time_0_are_in_effect() -> None:
+    cut = FaultSpec("partition-clients", at=0.0, params={"clients": "c0", "servers": "n4,n5"})
+    result = on_docker("redlock", faults=(cut,), time_limit=6.0)
+    (seen,) = moments(result, "inject", "ok")
+    assert seen < moments(result, "acquire", "invoke")[0]
+
+
+def test_a_fault_on_a_reply_strikes_before_the_client_has_it() -> None:
+    pause = FaultSpec("client-pause", on="reply:GET", client=0, for_=2.0)
+    result = on_docker("redis-token-getdel", faults=(pause,), clients=2)
+    (struck,) = moments(result, "inject", "invoke")
+    asked, answered = moments(result, "release", "invoke", "c0")[0], moments(result, "release", "ok", "c0")[0]
+    assert asked < struck < answered
+    assert result.history[answered].time - result.history[struck].time >= 1_900_000_000
+
+
+def test_a_request_is_not_sent_if_its_client_is_killed_before_it() -> None:
+    kill = FaultSpec("client-crash", on="request:EXPIRE", client=0)
+    result = on_docker("redis-setnx-expire", faults=(kill,), clients=3, stagger=0.5)
+    (dead,) = moments(result, "crash", "info")
+    assert moments(result, "acquire", "fail")[-1] > dead, "the others have asked"
+    assert [place for place in moments(result, "acquire", "ok") if place > dead] == [], "the key has no expiry"
+
+
+def test_a_server_that_does_not_start_says_why_in_its_log_and_in_the_error(tmp_path: Path) -> None:
+    image = base_image.base(connect(), quiet)  # it has no redis-server
+    with pytest.raises(EnvironmentLacking, match=r"not ready within 20 s: n1; .*redis-server: not found"):
+        run(Plan(lock="redis-token", cluster="docker", image=image), store=tmp_path)
+    (log,) = tmp_path.rglob("n1.log")
+    assert "redis-server: not found" in log.read_text()

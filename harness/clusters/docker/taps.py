@@ -25,8 +25,8 @@ class CommandTap:
     returned, so that a fault strikes before it arrives.
 
     A request that is heard counts as not sent yet: it is held while a fault pauses its client, and lost if a fault
-    kills it. ``clients`` are hosts with a proxy, by name; ``paused`` says whether a client is paused. ``reader`` is made
-    for each connection.
+    kills it. ``clients`` are hosts with a proxy, by name; ``paused`` says whether a client is paused. ``reader`` is
+    made for each connection.
     """
 
     def __init__(

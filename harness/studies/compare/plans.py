@@ -223,8 +223,8 @@ def _refuse_late_faults(found: Sequence[ComparisonJob]) -> None:
     if late:
         longest, what = max(late)
         raise UsageError(
-            f"time limit: {found[0].plans[0].time_limit:g} s is too short, {what} would never strike; expected at least "
-            f"{longest:g} s (--time-limit {longest:g}s)"
+            f"time limit: {found[0].plans[0].time_limit:g} s is too short, {what} would never strike; expected at "
+            f"least {longest:g} s (--time-limit {longest:g}s)"
         )
 
 

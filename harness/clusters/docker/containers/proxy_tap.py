@@ -27,8 +27,8 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class ProxyTap:
-    """Calls ``hear`` with each piece of data, in a thread of its own. The piece passes when that returns True, and is lost
-    when it returns False; then nothing passes behind it in that direction of that connection.
+    """Calls ``hear`` with each piece of data, in a thread of its own. The piece passes when that returns True, and is
+    lost when it returns False; then nothing passes behind it in that direction of that connection.
 
     A ValueError that ``hear`` raises ends the tap. Raises :exc:`SidecarError` if the proxy does not answer.
     """
