@@ -48,9 +48,8 @@ def try_run(engine: docker.DockerClient, base: str, client: str) -> Trial:
         except (DockerException, RequestException) as error:
             return Trial("", f"no container starts on an internal network: {explanation(error)}")
         if (unreached := _unreached(box.ip)) is not None:
-            return Trial(
-                "", f"a container started, but this machine does not reach its address {box.ip}: {unreached}", ELSEWHERE
-            )
+            seen = f"a container started, but this machine does not reach its address {box.ip}: {unreached}"
+            return Trial("", seen, ELSEWHERE)
         if not client:
             return Trial(
                 "a container started on an internal network and was reached; the helper was not tried, since its image "

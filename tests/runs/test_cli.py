@@ -363,7 +363,7 @@ def test_a_truncated_history_is_reported_up_to_its_last_line(capsys: pytest.Capt
 
 
 def test_a_cut_short_history_with_a_violation_is_reported_as_one() -> None:
-    harness("run", "redis-setnx", "--nemesis", "client-pause", "--time-limit", "20s", "--quiet")
+    assert harness("run", "redis-token", "--nemesis", "client-pause", "--time-limit", "20s", "--quiet") == 1
     folder = Path("store/latest").resolve()
     (folder / "results.json").unlink()  # as if the command had been killed at its end
     path = folder / "history.jsonl"

@@ -30,7 +30,7 @@ class Channel:
         on_line: Callable[[bytes], None],
         on_end: Callable[[], None],
         pid: Callable[[], int],
-        on_error: Callable[[bytes], None] = lambda line: None,  # noqa: ARG005
+        on_error: Callable[[bytes], object] = lambda line: None,  # noqa: ARG005
     ) -> None:
         self.pid = pid
         self._raw = raw  # keeps the connection open

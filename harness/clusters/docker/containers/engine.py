@@ -105,7 +105,7 @@ class Box:
         on_line: Callable[[bytes], None],
         *,
         on_end: Callable[[], None] = lambda: None,
-        on_error: Callable[[bytes], None] = lambda line: None,  # noqa: ARG005
+        on_error: Callable[[bytes], object] = lambda line: None,  # noqa: ARG005
         environment: dict[str, str] | None = None,
     ) -> Channel:
         """Run a program in the container; ``on_line`` is called with each line of its stdout, ``on_error`` of its
