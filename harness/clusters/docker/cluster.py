@@ -239,7 +239,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
             for answer in filter(None, answers):
                 answer.result(PREPARED)
         except (Refused, Unanswered, FutureTimeout) as error:
-            raise ClientError(f"the lock could not be made ready: {error}") from error
+            reason = str(error) or f"no answer within {PREPARED:g} s"
+            raise ClientError(f"the lock could not be made ready: {reason}") from error
 
     def _prepare(self, client: ContainerClient) -> Future[Any] | None:
         if self._clients.lock is None:
