@@ -13,7 +13,7 @@ import docker
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
-from harness.clusters.docker.containers.channel import Refused, Unanswered
+from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Deployment
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.images.base_image import explanation
