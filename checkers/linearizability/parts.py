@@ -13,14 +13,16 @@ the whole history:
   it had used at least as many. From the moment on at which it last began to hold the lock so many times, nobody else
   held it, so an unknown acquire can take effect at that moment, or at its own later one, in place of the call that did.
   Then everything else of the client before that acquire can be removed.
+- In a queue, a part may begin at a known call by which the client joins it, if its next known call is an acquire. At
+  the first the client was not waiting, and if it held the lock then, an unknown release ended that before the second.
+  So all its calls before can be removed; others wait for less.
 - Between two known calls a client needs at most one unknown acquire and one unknown release of a lock that it holds
   once; more would hold the lock for nobody. Of a lock that it may hold several times it needs no unknown acquire that
-  no known release ends, and no unknown release of an unknown acquire. Of equal unknown calls the earlier ones can take
+  no known release ends, and no unknown release of an unknown acquire. In a queue it needs none after which it waits
+  and holds what it did before, so at most three, two of them alike. Of equal unknown calls the earlier ones can take
   the place of the later ones. So a part needs only the first few of them, one more than it has known calls of the
-  client; and, of a lock that is held once, not those that the client needed before even if it was alone, such as a
-  release between two acquires.
-
-For a queue, a part has all calls of its clients up to the entry.
+  client, and in a queue twice as many; and, of a lock that is held once, not those that the client needed before even
+  if it was alone, such as a release between two acquires.
 """
 
 from __future__ import annotations
@@ -59,8 +61,10 @@ class Parts:
             self._unknown[str(self._client[calls[0]])].append(calls)
         opens = [one.f in ACQUIRE or one.f.startswith("acquire") for one in problem.operations]
         self._acquires = np.array(opens)[problem.operation] & (problem.kind == MUST)
-        self._once = getattr(model, "limit", 1) == 1
-        self._divides = not isinstance(model, FifoLock)
+        joins = [one.f == "enqueue" for one in problem.operations]
+        self._joins = np.array(joins)[problem.operation] & (problem.kind == MUST)
+        self._queues = isinstance(model, FifoLock)
+        self._once = getattr(model, "limit", 1) == 1 and not self._queues
         self._needs: dict[str, list[tuple[int, int]]] = {}
 
     def near(self, later: Sequence[int], earlier: Sequence[int], acquires: int) -> Iterator[KeyProblem]:
@@ -82,20 +86,23 @@ class Parts:
         known = rows[self._problem.kind[rows] == MUST]
         first = self._beginnings(known)[-acquires:]
         alone = (invoked[known][1:] > self._problem.returned[known][:-1]).all()
-        if not self._divides or len(first) < acquires or not alone:
+        if len(first) < acquires or not alone:
             return rows
         known = known[known >= first[0]]
         chosen = known.tolist()
         needed = Counter(calls for call, calls in self._needed(client) if call < first[0] and self._once)
         for number, calls in enumerate(self._unknown[client]):
             left = sum(int(invoked[call]) < end for call in calls) - needed[number]
-            chosen += calls[: max(0, min(left, len(known) + 1))]
+            most = (len(known) + 1) * (2 if self._queues else 1)
+            chosen += calls[: max(0, min(left, most))]
         return np.array(chosen, dtype=np.int64)
 
     def _beginnings(self, known: Ints) -> Ints:
         """Return the known acquires, of the ``known`` calls of a client, at which a part may begin."""
         begins = self._acquires[known]
-        if not self._once:
+        if self._queues:
+            begins = self._joins[known] & np.append(begins[1:], False)
+        elif not self._once:
             change = np.where(begins, 1, -1)
             begins = begins & (np.cumsum(change) - change <= 0)
         return np.extract(begins, known)

@@ -42,6 +42,7 @@ def test_entries_after_the_history_is_closed_are_ignored(stored: bool, tmp_path:
 class _ScriptedCluster:
     """Has no clients. Its clocks stand at ``ended`` until it is removed, which takes a second."""
 
+    backend = "sim"
     hosts = ()
 
     @property
