@@ -39,7 +39,9 @@ def test_list_and_show_print_scenarios(capsys: pytest.CaptureFixture[str]) -> No
     told = capsys.readouterr().out
     assert "deadlock violated" in told
     assert "request:EXPIRE" in told
-    assert "is not observed" in told, "the reason why docker refuses it"
+    assert "harness scenario run setnx-expire-gap --cluster docker" in told
+    assert run("show", "rl-pause-inflight") == 0
+    assert "on docker  a scenario for sim only" in capsys.readouterr().out
 
 
 def test_list_and_show_say_that_a_model_is_not_the_library(capsys: pytest.CaptureFixture[str]) -> None:
