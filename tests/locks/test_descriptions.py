@@ -103,6 +103,7 @@ def test_loading_a_lock_without_its_library_is_one_line_and_status_4(name: str, 
 def test_a_lock_requires_what_an_extra_or_the_catalogue_of_this_project_has(info: LockInfo) -> None:
     service = info.kinds[0].partition("-")[0]
     known = CORE | EXTRAS.get(service, set()) | EXTRAS["catalogue"] | EXTRAS["catalogue-kubernetes"]
+    known |= EXTRAS["catalogue-apscheduler"]
     assert {str(Requirement(one)) for one in info.requires} <= known
 
 

@@ -88,7 +88,7 @@ def test_row_lock_is_lost_with_its_transaction() -> None:
     on_sim(story)
 
 
-@pytest.mark.parametrize("name", ["postgres-psycopg", "django-pglock", "django-pgware-lock"])
+@pytest.mark.parametrize("name", ["postgres-psycopg", "django-pglock", "django-pgware-lock", "apscheduler-lease"])
 def test_lock_that_cannot_be_simulated_is_refused_with_the_reason(name: str) -> None:
     why = catalogue.description(name).containers_only
     assert why

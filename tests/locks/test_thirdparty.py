@@ -27,7 +27,7 @@ from harness.lock_impls.thirdparty.redlock_py import RedlockPy
 from harness.lock_impls.thirdparty.sherlock_redis import SherlockRedis
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OWN_ENVIRONMENT = {"kubernetes-leader"}
+OWN_ENVIRONMENT = {"apscheduler-lease", "kubernetes-leader"}
 """Locks whose library cannot be installed beside those of the others."""
 OF_LIBRARIES = [info for info in catalogue.infos() if info.library and info.language == "Python"]
 
