@@ -163,7 +163,14 @@ def test_all_parts_of_many_right_histories_are_right(kind: str) -> None:
         ("reentrant", "_beginnings", lambda self, known: known[self._acquires[known]]),
         ("lease", "_unknown", property(lambda self: defaultdict(list), lambda self, unknown: None)),
     ],
-    ids=["every-call-needs-another", "held-once", "no-queue", "joined-to-release", "nested-holds-divide", "no-unknown-calls"],
+    ids=[
+        "every-call-needs-another",
+        "held-once",
+        "no-queue",
+        "joined-to-release",
+        "nested-holds-divide",
+        "no-unknown-calls",
+    ],
 )
 def test_parts_that_leave_out_too_much_are_found(
     monkeypatch: pytest.MonkeyPatch, kind: str, name: str, instead: object
