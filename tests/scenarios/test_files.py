@@ -19,6 +19,7 @@ NAMES = catalogue.names()
 REFUSED = {
     "sim": {
         # Locks in other languages, services without a simulated server, and features that the simulator does not have.
+        "aps-clock", "aps-pause", "django-closed", "pg-adv-lost.psycopg",
         "clock-local-deadline.node", "consul-isolated.api", "etcd-11456.rpc", "etcd-pause.go", "fu-multi-primary",
         "getlock-multi-primary", "hz-lock", "k8s-clock-jump", "k8s-partition", "k8s-partition.release",
         "nats-expiry-unseen", "nats-power-loss", "natspy-dead-holder", "natspy-foreign-purge", "nrl-expired.node",
@@ -33,14 +34,11 @@ REFUSED = {
         # Chubby exists only as a simulated server.
         "chubby-jeopardy", "chubby-jeopardy.blind", "chubby-late", "chubby-late.lock-delay",
         "ttl-check-then-pause.chubby", "ttl-pause-write.chubby",
-        # Their faults start between two commands, and nothing observes the commands of real clients.
-        "get-del-gap", "get-del-gap.memcached", "get-del-gap.sherlock", "getset-loser-extends", "getset-unlock-late",
-        "setnx-del-takeover", "setnx-expire-gap", "shedlock-skew.stale-now",
         # Their times are a few milliseconds.
         "nrl-expired.redlock", "rl-pause-inflight.redlock",
         # Containers run the software itself.
         "clock-local-deadline", "redsync-extend", "rl-pause-inflight",
-        "rds-fenced-get", "rds-multilock", "rds-renew-stops", "shedlock-skew",
+        "rds-fenced-get", "rds-multilock", "rds-renew-stops", "shedlock-skew", "shedlock-skew.stale-now",
         "shedlock-unlock-foreign", "spring-unlock", "spring-unlock.unlink",
     },
 }  # fmt: skip
