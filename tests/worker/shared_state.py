@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 
@@ -52,7 +52,7 @@ def _state(value: object) -> object:
     """Return what differs if a value was replaced, or if what it contains changed at the first level."""
     if isinstance(value, SCALARS):
         return repr(value)
-    if isinstance(value, WeakKeyDictionary):  # it has states of objects, and each client has its own objects
+    if isinstance(value, WeakKeyDictionary | WeakSet):  # what it has is of objects, and each client has its own
         return id(value)
     if isinstance(value, dict):
         return id(value), [(_identity(key), _identity(item)) for key, item in list(value.items())]
