@@ -61,7 +61,7 @@ def nightly_document(store: Path, **where: Any) -> Any:
 
 
 def comparison_document(store: Path, **where: Any) -> Any:
-    asked = comparisons.ComparisonRequest(locks=("redis-token",), nemeses=("client-pause",), runs=2, time_limit=8.0)
+    asked = comparisons.ComparisonRequest(locks=("redis-token",), nemeses=("client-pause",), runs=2, time_limit=10.0)
     return msgspec.to_builtins(compare(asked, store=store, **where)[0])
 
 

@@ -64,7 +64,7 @@ class Everybodys:
 
 def test_a_lock_that_always_grants_is_unsafe_without_faults(tmp_path: Path) -> None:
     locks = (f"{__name__}:Everybodys", "redis-token")
-    asked = ComparisonRequest(locks=locks, nemeses=("client-crash",), runs=1, time_limit=5.0)
+    asked = ComparisonRequest(locks=locks, nemeses=("client-crash",), runs=1, time_limit=10.0)
     document, _ = compare(asked, store=tmp_path, workers=1)
     assert [lock["fault_free"]["state"] for lock in plain(document)["locks"]] == ["unsafe", "safe"]
 
