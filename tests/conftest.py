@@ -78,7 +78,8 @@ def _no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 
 
-def _redis_command(place: Place) -> list[str]:
+def redis_command(place: Place) -> list[str]:
+    """Return the command of a Redis server without persistence."""
     host, port = place.address
     return [program_path("redis-server"), "--port", str(port), "--bind", host, "--dir", str(place.folder), "--save", ""]
 
@@ -119,7 +120,7 @@ def real_redis(request: pytest.FixtureRequest) -> Iterator[Servers]:
         if request.param != LOOPBACK:
             yield stack.enter_context(_in_containers("redis-independent"))
             return
-        servers = [stack.enter_context(ServerProcess("redis-server", _redis_command)) for _ in range(5)]
+        servers = [stack.enter_context(ServerProcess("redis-server", redis_command)) for _ in range(5)]
         yield tuple(server.place.address for server in servers)
 
 

@@ -90,7 +90,8 @@ class Parts:
             return rows
         known = known[known >= first[0]]
         chosen = known.tolist()
-        needed = Counter(calls for call, calls in self._needed(client) if call < first[0] and self._once)
+        needs = self._needed(client) if self._once else []
+        needed = Counter(calls for call, calls in needs if call < first[0])
         for number, calls in enumerate(self._unknown[client]):
             left = sum(int(invoked[call]) < end for call in calls) - needed[number]
             most = (len(known) + 1) * (2 if self._queues else 1)
@@ -98,7 +99,7 @@ class Parts:
         return np.array(chosen, dtype=np.int64)
 
     def _beginnings(self, known: Ints) -> Ints:
-        """Return the known acquires, of the ``known`` calls of a client, at which a part may begin."""
+        """Return those of the ``known`` calls of a client at which a part may begin."""
         begins = self._acquires[known]
         if self._queues:
             begins = self._joins[known] & np.append(begins[1:], False)

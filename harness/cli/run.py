@@ -197,7 +197,7 @@ def _run_and_print(
 
 def shortest_time_limit(plan: Plan) -> float:
     """Return the seconds in which each of a plan's faults strikes once, and the lock settles afterwards."""
-    settled = plan.ttl + plan.slack + 1.0
+    settled = plan.settling_time
     strikes = [spec.every + (spec.for_ or 0.0) + settled for spec in plan.faults if spec.every and spec.on is None]
     return max(SERVERS_TIME_LIMIT_TTLS * plan.ttl, settled + plan.ttl, *strikes)
 

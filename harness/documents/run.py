@@ -77,7 +77,7 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] | UnsetType = UNSET
     """Addresses of the user's servers, in the order of their host names."""
     clock: str | UnsetType = UNSET
-    """What the clocks of the clients have in common."""
+    """Relation of the clients' clocks to each other."""
     keys_removed: int | UnsetType = UNSET
     """Number of keys of the run that were on the user's servers at its end, and were removed."""
     left_behind: str | UnsetType = UNSET

@@ -211,7 +211,12 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     @property
     def settle_time(self) -> float:
         """The fault-free time at the end, with the default filled in."""
-        return self.settle or min(self.time_limit / 2, self.ttl + self.slack + 1.0)
+        return self.settle or min(self.time_limit / 2, self.settling_time)
+
+    @property
+    def settling_time(self) -> float:
+        """The time in which a lock settles after a fault, if the run is long enough."""
+        return self.ttl + self.slack + 1.0
 
     def check(self) -> Plan:
         """Return the plan itself; raise UsageError for a value out of range or a contradiction."""

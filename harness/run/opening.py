@@ -65,7 +65,6 @@ def open_containers(
 
     distributions, folder = client_contents(plan)
     runtime = find_facts(plan.lock, interpreter_of(plan)).runtime
-    resource: dict[str, Any] = {"fencing": plan.fencing, "stock": stock_of(plan)}
     return DockerCluster(
         kind=plan.kind,
         nodes=plan.nodes,
@@ -74,11 +73,11 @@ def open_containers(
             distributions,
             folder,
             runtime,
-            {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options},
+            _lock_of(plan),
             required_releases(plan.lock, plan.requires),
         ),
         seed=plan.seed,
-        resource=msgspec.json.encode(resource).decode(),
+        resource=_resource_of(plan),
         options=plan.server_options,
         needs=frozenset(need for spec in plan.faults for need in needs(spec)),
         image=plan.image,
@@ -93,7 +92,6 @@ def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> Serv
     from harness.clusters.servers.cluster import LocalClients, ServersCluster
 
     interpreter = interpreter_of(plan)
-    resource: dict[str, Any] = {"fencing": plan.fencing, "stock": stock_of(plan)}
     return ServersCluster(
         kind=plan.kind,
         servers=plan.servers,
@@ -101,10 +99,20 @@ def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> Serv
             plan.clients,
             [interpreter or sys.executable, "-P", "-m", AGENT, str(os.getpid())],
             {"PYTHONPATH": os.pathsep.join(search_path(interpreter))},
-            {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options},
+            _lock_of(plan),
             KINDS.find(plan.kind).packages,
         ),
         seed=plan.seed,
-        resource=msgspec.json.encode(resource).decode(),
+        resource=_resource_of(plan),
         report=report,
     )
+
+
+def _lock_of(plan: Plan) -> dict[str, Any]:
+    """Return the lock that the client programs prepare."""
+    return {"name": plan.lock, "ttl": plan.ttl, "options": plan.lock_options}
+
+
+def _resource_of(plan: Plan) -> str:
+    """Return the configuration of :mod:`harness.worker.resource_server`."""
+    return msgspec.json.encode({"fencing": plan.fencing, "stock": stock_of(plan)}).decode()

@@ -46,7 +46,7 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     began_ns: int
     stops: tuple[str, ...] = ()
     key_prefix: str = ""
-    """What the name of a lock on the servers has before its key in the history."""
+    """Prefix of a key of the history in the name of its lock on the servers."""
 
     @property
     def process(self) -> int:

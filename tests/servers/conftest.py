@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from harness.fidelity.processes import ServerProcess
-
-from . import own_redis
+from tests.conftest import redis_command
 
 
 @pytest.fixture(scope="module")
 def redis_server() -> Iterator[ServerProcess]:
-    with ServerProcess("redis-server", own_redis.command) as server:
+    with ServerProcess("redis-server", redis_command) as server:
         yield server

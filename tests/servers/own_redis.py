@@ -6,12 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.clusters.redis_admin import RedisConnection
-from harness.fidelity.processes import Place, ServerProcess, program_path
-
-
-def command(place: Place) -> list[str]:
-    host, port = place.address
-    return [program_path("redis-server"), "--port", str(port), "--bind", host, "--dir", str(place.folder), "--save", ""]
+from harness.fidelity.processes import ServerProcess
 
 
 def url(server: ServerProcess) -> str:

@@ -7,6 +7,7 @@ statement.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -35,26 +36,41 @@ class CommandReader(Protocol):
         """Return the commands whose replies begin in this data of the server."""
 
 
-class _Waiting:
-    """Commands without a reply, in their order."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.reply = b""
-        self.begun = ""
-        """The command whose reply has begun and is incomplete."""
-
-    def begin(self) -> str:
-        self.begun = self.begun or self.names.pop(0)
-        return self.begun
-
-
-class RedisCommands:
-    """RESP2 and RESP3."""
+class _PipelinedCommands(ABC):
+    """A protocol in which a client may send several commands before it reads the replies, which come in order."""
 
     def __init__(self) -> None:
         self._request = b""
-        self._waiting = _Waiting()
+        self._waiting: list[str] = []
+        """Commands whose replies have not begun."""
+        self._begun = ""
+        """The command whose reply has begun and is incomplete."""
+        self._reply = b""
+
+    def replies(self, data: bytes) -> list[str]:
+        self._reply += data
+        found = []
+        while self._reply:
+            if not self._begun and self._waiting and self._answers():
+                self._begun = self._waiting.pop(0)
+                found.append(self._begun)
+            end = self._end()
+            if end is None:
+                break
+            self._reply, self._begun = self._reply[end:], ""
+        return found
+
+    def _answers(self) -> bool:
+        """Return whether what the server sent next belongs to a command."""
+        return True
+
+    @abstractmethod
+    def _end(self) -> int | None:
+        """Return the size of what the server sent next; None if it is incomplete."""
+
+
+class RedisCommands(_PipelinedCommands):
+    """RESP2 and RESP3."""
 
     def requests(self, data: bytes) -> list[str]:
         self._request += data
@@ -66,21 +82,14 @@ class RedisCommands:
                 name = words[0].decode(errors="replace").upper()
                 found.append(name)
                 channels = max(1, len(words) - 1) if name in _SUBSCRIPTIONS else 1
-                self._waiting.names += [name] * channels
+                self._waiting += [name] * channels
         return found
 
-    def replies(self, data: bytes) -> list[str]:
-        waiting = self._waiting
-        waiting.reply += data
-        found = []
-        while waiting.reply:
-            if waiting.reply[:1] != _PUSH and not waiting.begun and waiting.names:
-                found.append(waiting.begin())
-            end = _redis_end(waiting.reply, 0)
-            if end is None:
-                break
-            waiting.reply, waiting.begun = waiting.reply[end:], ""
-        return found
+    def _answers(self) -> bool:
+        return not self._reply.startswith(_PUSH)
+
+    def _end(self) -> int | None:
+        return _redis_end(self._reply, 0)
 
 
 def _redis_command(data: bytes) -> tuple[list[bytes], int] | None:
@@ -121,12 +130,8 @@ def _redis_end(data: bytes, at: int) -> int | None:
     return at
 
 
-class MemcachedCommands:
+class MemcachedCommands(_PipelinedCommands):
     """The text protocol."""
-
-    def __init__(self) -> None:
-        self._request = b""
-        self._waiting = _Waiting()
 
     def requests(self, data: bytes) -> list[str]:
         self._request += data
@@ -142,21 +147,11 @@ class MemcachedCommands:
             if name:
                 found.append(name)
             if name and words[-1] != b"noreply":
-                self._waiting.names.append(name)
+                self._waiting.append(name)
         return found
 
-    def replies(self, data: bytes) -> list[str]:
-        waiting = self._waiting
-        waiting.reply += data
-        found = []
-        while waiting.reply and (waiting.begun or waiting.names):
-            if not waiting.begun:
-                found.append(waiting.begin())
-            end = _memcached_end(waiting.begun, waiting.reply)
-            if end is None:
-                break
-            waiting.reply, waiting.begun = waiting.reply[end:], ""
-        return found
+    def _end(self) -> int | None:
+        return _memcached_end(self._begun, self._reply) if self._begun else None
 
 
 def _memcached_end(command: str, data: bytes) -> int | None:
@@ -173,7 +168,7 @@ def _memcached_end(command: str, data: bytes) -> int | None:
     return None
 
 
-class _StatementCommands:
+class _StatementCommands(ABC):
     """A protocol in which a client sends the next statement after the reply: that begins with the server's next
     data."""
 
@@ -191,9 +186,9 @@ class _StatementCommands:
         found, self._unanswered = (self._unanswered, []) if data else ([], self._unanswered)
         return found
 
+    @abstractmethod
     def _statements(self) -> Iterator[bytes]:
         """Cut complete messages from the client's data, and yield the text of those that have a statement."""
-        raise NotImplementedError
 
 
 class MysqlCommands(_StatementCommands):

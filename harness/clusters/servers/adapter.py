@@ -1,4 +1,4 @@
-"""What the harness does on a server of the user's: identify it, look for keys of others, and remove its own.
+"""Access to a server of the user's: identify it, look for keys of others, and remove the run's own.
 
 Each kind names its subclass of :class:`OwnServer` (``Kind.servers``). It uses connections of its own, which no fault
 damages, and changes nothing but keys with the run's name.
@@ -19,7 +19,7 @@ from harness.clusters.kinds import KINDS, kinds
 from harness.errors import EnvironmentLacking, UsageError, unknown_name
 
 PREFIX: Final = "harness:"
-"""What the names of all locks on a user's server begin with."""
+"""Prefix of the names of all locks on a user's server."""
 PATIENCE_S: Final = 2.0
 """Time limit of an answer of a server, seconds."""
 SHOWN: Final = 3
@@ -42,8 +42,7 @@ class ServerAddress:
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        scheme = next((scheme for scheme, service in _SCHEMES.items() if service == self.service), self.service)
-        return f"{scheme}://{host}:{self.port}"
+        return f"{_scheme_of(self.service)}://{host}:{self.port}"
 
     @property
     def is_loopback(self) -> bool:
@@ -66,15 +65,19 @@ def services() -> dict[str, int]:
     return {kind.service: kind.port for kind in found}
 
 
+def _scheme_of(service: str) -> str:
+    return next((scheme for scheme, of in _SCHEMES.items() if of == service), service)
+
+
 def parse_server(text: str) -> ServerAddress:
     """Return the address in a text such as ``redis://127.0.0.1:6379``. Raises UsageError."""
     known = services()
     scheme, separator, _ = text.partition("://")
     service = _SCHEMES.get(scheme, scheme)
-    schemes = [f"{next((one for one, of in _SCHEMES.items() if of == name), name)}://" for name in known]
     if not separator:
         raise UsageError(f"servers: expected an address such as redis://127.0.0.1:6379, got {text!r}")
     if service not in known:
+        schemes = [f"{_scheme_of(name)}://" for name in known]
         raise unknown_name("kind of address in servers", f"{scheme}://", schemes)
     try:
         parts = urlsplit(text)
@@ -94,8 +97,8 @@ class OwnServer(ABC):
     """One server that the user runs. Methods raise :class:`NoAnswerError` if it does not answer."""
 
     HELLO: ClassVar[bytes] = b""
-    """What a probe sends on a new connection; the server answers it at once, and changes nothing. With 64 bytes, in one
-    direction, the fault slow-link is seen."""
+    """Request that a probe sends on a new connection; the server answers it at once, and changes nothing. With 64
+    bytes, in one direction, the fault slow-link is seen."""
     GREETS: ClassVar[bool] = False
     """True if a server sends a greeting on a new connection."""
 

@@ -113,7 +113,7 @@ class ServersCluster(LinkMethods, ProcessMethods):
 
     @property
     def key_prefix(self) -> str:
-        """What the harness puts before a key to get the name of its lock on the servers."""
+        """Prefix of a key in the name of its lock on the servers."""
         return f"{self.run_name}:"
 
     # Start and stop.

@@ -76,7 +76,7 @@ class LinkMethods:
     _proxy: ProxyClient
     _peers: Mapping[str, Address]
     _hellos: Mapping[str, tuple[bytes, bool]]
-    """What a probe sends to a server, and whether that greets first, by name."""
+    """Request of a probe to each server, and whether the server greets first, by name."""
 
     def _ends(self, source: str, target: str) -> tuple[str, str]:
         """Return (client, server) of a link."""

@@ -218,7 +218,7 @@ def _refuse_late_faults(found: Sequence[ComparisonJob]) -> None:
         for spec in plan.faults:
             needed_s = first_strike_s(spec) + fault_class(spec.fault).takes
             if spec.on is None and needed_s > plan.time_limit - plan.settle_time:
-                settles_s = max(plan.settle_time, plan.ttl + plan.slack + 1.0)
+                settles_s = max(plan.settle_time, plan.settling_time)
                 late.append((needed_s + min(needed_s, settles_s), f"{spec.fault} on {job.lock}"))
     if late:
         longest, what = max(late)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from harness.checkers.linearizability.problem import MUST, KeyProblem
-from harness.checkers.models import Either, Inconsistent, Model
+from harness.checkers.models import Either, Inconsistent, Model, Operation
 
 
 def linearizable(problem: KeyProblem, model: Model) -> bool:
@@ -22,15 +22,17 @@ def linearizable(problem: KeyProblem, model: Model) -> bool:
             late = {other for other in left if windows[other][1] < begin}
             if any(windows[other][2] == MUST for other in late):
                 continue
-            if any(tried(left - late - {call}, after) for after in _after(model, state, problem, call)):
+            operation = problem.operations[problem.operation[call]]
+            if any(tried(left - late - {call}, after) for after in states_after(model, state, operation)):
                 return True
         return False
 
     return tried(frozenset(range(len(problem))), model.initial)
 
 
-def _after(model: Model, state: Any, problem: KeyProblem, call: int) -> list[Any]:
-    found = model.step(state, problem.operations[problem.operation[call]])
+def states_after(model: Model, state: Any, operation: Operation) -> list[Any]:
+    """Return the states that may follow; none if the operation is impossible."""
+    found = model.step(state, operation)
     if isinstance(found, Inconsistent):
         return []
     return list(found.states) if isinstance(found, Either) else [found]

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.checkers.linearizability.problem import MUST, KeyProblem
-from harness.checkers.models import Either, Inconsistent, Model, Operation
+from harness.checkers.models import Model, Operation
 from harness.history import SECOND
 from harness.history.calls import NEVER, NO_FENCE, NONE, Calls
+from tests.checkers.linear.brute import states_after
 from tests.checkers.linear.enumerate import Doing
 
 Configuration = tuple[Any, frozenset[int]]
@@ -52,13 +53,6 @@ class Orders:
         """Return the orders after the call returned: it has taken effect."""
         kept = frozenset((state, done - {call}) for state, done in self.configurations if call in done)
         return Orders(self.model, kept, {other: one for other, one in self.going.items() if other != call})
-
-
-def states_after(model: Model, state: Any, operation: Operation) -> list[Any]:
-    found = model.step(state, operation)
-    if isinstance(found, Inconsistent):
-        return []
-    return list(found.states) if isinstance(found, Either) else [found]
 
 
 def has_order(problem: KeyProblem, model: Model) -> bool:

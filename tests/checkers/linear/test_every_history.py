@@ -10,10 +10,10 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from harness.checkers.linearizability import definite, fifo, repair
-from harness.checkers.linearizability.problem import Budget, QuickResult, problem
+from harness.checkers.linearizability import repair
+from harness.checkers.linearizability.check import quick_algorithm
+from harness.checkers.linearizability.problem import Budget, problem
 from harness.checkers.models import FifoLock, Model, OwnerMutex, ReentrantMutex
-from harness.history.calls import Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.enumerate import Doing
 from tests.checkers.linear.orders import History, every_history, has_order, together
@@ -35,7 +35,9 @@ def compare(histories: Sequence[History], model: Model, doings: Sequence[Doing],
     """Compare the verdicts of the quick algorithm, and where that does not decide, of the repair and then the search.
     Mutants are ``asked`` for another model."""
     whole = together([rows for rows, _ in histories], model, doings, CLIENTS)
-    quick = quick_result(whole, asked)
+    algorithm = quick_algorithm(asked)
+    assert algorithm is not None
+    quick = algorithm(whole)
     said = {failure.key: False for failure in quick.failures}
     begins = np.searchsorted(whole.key, np.arange(len(histories) + 1))
     for key in quick.undecided:
@@ -46,10 +48,6 @@ def compare(histories: Sequence[History], model: Model, doings: Sequence[Doing],
         assert said.get(key, True) is right, rows
         counts["right" if right else "wrong"] += 1
     return counts
-
-
-def quick_result(whole: Calls, model: Model) -> QuickResult:
-    return fifo.check(whole, model) if isinstance(model, FifoLock) else definite.check(whole, model)
 
 
 def compare_every(kind: str, count: int, asked: Model | None = None) -> Counter[str]:

@@ -1,1 +1,1 @@
-"""What the harness does on each kind of server that a user runs."""
+"""Access to each kind of server that a user runs."""

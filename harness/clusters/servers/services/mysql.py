@@ -14,7 +14,7 @@ from harness.clusters.kinds.mysql import STRANGERS_LOGIN
 from harness.clusters.servers.adapter import PATIENCE_S, SHOWN, NoAnswerError, OwnServer
 
 _IDENTITIES = ("@@server_uuid", "@@server_uid")
-"""What distinguishes a server: of MySQL, and of MariaDB from 10.11 on."""
+"""Variables with an identity of the server: of MySQL, and of MariaDB from 10.11 on."""
 
 
 class MysqlServer(OwnServer):
