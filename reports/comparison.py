@@ -166,6 +166,8 @@ def property_text(one: PropertyView) -> tuple[str, str]:
 def since(claimed: Sequence[str], measure: MeasureView) -> str:
     """Compare a measurement with the claimed order; if they differ, name the pair that contradicts it most."""
     known = [family for family in claimed if family in measure.order]
+    if len(known) < 2:
+        return "has no two of the services that the claim ranks"
     wrong = [(a, b) for a, b in combinations(known, 2) if measure.order.index(a) > measure.order.index(b)]
     if measure.agrees:
         alike = "; ".join(listed(pair) for pair in wrong)

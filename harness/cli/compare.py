@@ -236,12 +236,10 @@ def _sign(state: str, *, words: bool) -> str:
 
 def _tell_ranking(measure: RankingMeasure, claimed: Sequence[str], console: Console) -> None:
     values = ", ".join(f"{service} {measure.values[service]:g}" for service in measure.order)
+    ranked = [service for service in claimed if service in measure.values]
     agrees = "as" if measure.agrees else "not as"
-    order = ", ".join(service for service in claimed if service in measure.values)
-    console.print(
-        f"{measure.name} ({measure.unit}): {values}; {agrees} ranked by the articles ({order})",
-        soft_wrap=True, markup=False,
-    )  # fmt: skip
+    articles = f"; {agrees} ranked by the articles ({', '.join(ranked)})" if len(ranked) > 1 else ""
+    console.print(f"{measure.name} ({measure.unit}): {values}{articles}", soft_wrap=True, markup=False)
 
 
 app = single_command(compare_command)

@@ -185,6 +185,8 @@ def test_a_ranking_names_the_pairs_in_reverse_order() -> None:
     close = view_of(document(ranking=ranks))
     told = "agrees (etcd and mysql; zookeeper and mysql are equal)"
     assert comparison.since(close.claimed, close.measures[0]) == told
+    others = comparison.since(("zookeeper",), close.measures[0])
+    assert others == "has no two of the services that the claim ranks"
 
 
 def test_recoveries_are_sorted_and_never_differs_from_not_measured() -> None:

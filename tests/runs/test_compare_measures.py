@@ -161,6 +161,13 @@ def test_the_ranking_compares_the_articles_order_with_the_measures() -> None:
     assert ranking({}).claimed == CLAIMED
 
 
+def test_services_that_the_articles_do_not_rank_are_ranked_by_their_measures_only() -> None:
+    locks = {"consul-session": costs(0.1, 90), "redis-token": costs(0.5, 80), "etcd-mutex": costs(1.5, 60)}
+    quick, many = ranking(locks).measures
+    assert (quick.order, quick.agrees) == (("consul", "redis", "etcd"), True)
+    assert (many.order, many.agrees) == (("consul", "redis", "etcd"), True)
+
+
 def test_a_tie_agrees_with_every_order() -> None:
     assert agrees({"redis": 0.50, "etcd": 0.49}, low=True)
     assert not agrees({"redis": 0.50, "etcd": 0.40}, low=True)

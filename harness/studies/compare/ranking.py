@@ -1,4 +1,4 @@
-"""Compare the speed of services with the order that the articles claim."""
+"""Rank services by measured speed, and compare the order with the one that the articles claim for four of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,18 @@ CANONICAL: Final = {
     "etcd": "etcd-mutex",
     "zookeeper": "zookeeper-sequential",
     "mysql": "mysql-unique",
+    "memcached": "memcached-token",
+    "postgres": "postgres-advisory",
+    "consul": "consul-session",
+    "nats": "nats-kv",
+    "hazelcast": "hazelcast-fenced",
 }
+"""The lock that stands for each service."""
 WHY: Final = (
-    "the lock that the articles show for each service: SET NX PX with a token, etcd's Mutex, the recipe of "
-    "sequential nodes, and a row with a unique key"
+    "the lock that the articles show for Redis (SET NX PX with a token), etcd (its Mutex), ZooKeeper (the recipe of "
+    "sequential nodes) and MySQL (a row with a unique key); for the services that they do not rank, ADD with a token "
+    "(memcached), pg_advisory_lock (PostgreSQL), a key of a session (Consul), a bucket of keys (NATS), and FencedLock "
+    "(Hazelcast)"
 )
 ALIKE: Final = 0.05
 """Relative difference up to which two values are a tie, which does not contradict the claimed order."""
@@ -55,13 +63,7 @@ def _measure(
     *,
     low: bool,
 ) -> RankingMeasure:
-    found = {
-        service: value(cost)
-        for service in CLAIMED
-        if service in locks
-        for cost in costs[locks[service]]
-        if cost.name == of
-    }
+    found = {service: value(cost) for service, lock in locks.items() for cost in costs[lock] if cost.name == of}
     values = {service: it for service, it in found.items() if it is not None}
     return RankingMeasure(
         name=name,
