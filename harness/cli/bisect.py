@@ -22,9 +22,13 @@ from harness.plan import Plan
 from harness.run.store import PLAN, RESULTS, new_bisection, write_results
 
 from .options import (
+    STORE,
     AllowOption,
+    JsonOption,
     KindOption,
+    OutOption,
     PythonOption,
+    QuietOption,
     TrustOption,
     WithOption,
     chosen_kind,
@@ -79,9 +83,9 @@ def bisect_command(
     python: PythonOption = "",
     trust: TrustOption = False,
     allow: AllowOption = None,
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
-    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result in one line.")] = False,
+    out: OutOption = STORE,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Find the first release of a package that introduced or fixed a failure of a lock, on the simulator.
 

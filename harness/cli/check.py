@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 import typer
@@ -16,7 +16,7 @@ from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.files import cannot_write, require_place
 from harness.wording import counted
 
-from .options import duration, named_options, printed, progress_on_stderr, single_command
+from .options import JsonOption, QuietOption, duration, named_options, printed, progress_on_stderr, single_command
 from .verdicts import print_verdict, print_word
 
 if TYPE_CHECKING:
@@ -27,60 +27,65 @@ TELL_S = 5.0
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
+HistoryArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        help="A .jsonl or .edn file, also with .gz, or a run's folder; or recordings of harness.record, one for "
+        "each process, or their folder; with --follow also unix:PATH or tcp:HOST:PORT, to which recorders connect."
+    ),
+]
+ModelOption = Annotated[str, typer.Option(help="A name from 'harness list models', or package.module:Class.")]
+NamedModelOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="An option of the model, such as permits=3; repeatable."),
+]
+KeyOption = Annotated[str | None, typer.Option(help="Check this key only.")]
+KeyedOption = Annotated[str, typer.Option(help="Whether values of an .edn are [key value] pairs: auto, yes or no.")]
+FailuresOption = Annotated[
+    str,
+    typer.Option(
+        help="Failed calls: ignored (they did not happen), or evidence (an acquire was refused since the lock was "
+        "held, a cas since the value was another)."
+    ),
+]
+ClockErrorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Error of the wall clocks in recordings of several machines that state none."
+    ),
+]
+FollowOption = Annotated[
+    bool,
+    typer.Option(
+        "--follow", help="Read on while the history is recorded, and stop at the first violation that is found."
+    ),
+]
+ConnectionsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="With unix: or tcp:, keep the lines of each connection in a file of this folder."),
+]
+BudgetOption = Annotated[str, typer.Option(metavar="DURATION", help="Longest search; after it the verdict is unknown.")]
+MemoryOption = Annotated[str, typer.Option(metavar="SIZE", help="Memory that the search may use, such as 512M or 2G.")]
+SearchersOption = Annotated[int, typer.Option(help="Keys searched in parallel; 0: one for each processor.")]
+PictureOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a picture of the longest valid order.")]
+
+
 def check_command(
-    history: Annotated[
-        list[Path],
-        typer.Argument(
-            help="A .jsonl or .edn file, also with .gz, or a run's folder; or recordings of harness.record, one for "
-            "each process, or their folder; with --follow also unix:PATH or tcp:HOST:PORT, to which recorders connect."
-        ),
-    ],
-    model: Annotated[str, typer.Option(help="A name from 'harness list models', or package.module:Class.")],
-    model_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the model, such as permits=3; repeatable."),
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="Check this key only.")] = None,
-    keyed: Annotated[
-        str, typer.Option(help="Whether values of an .edn are [key value] pairs: auto, yes or no.")
-    ] = "auto",
-    failures: Annotated[
-        str,
-        typer.Option(
-            help="Failed calls: ignored (they did not happen), or evidence (an acquire was refused since the lock was "
-            "held, a cas since the value was another)."
-        ),
-    ] = "ignored",
-    clock_error: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION", help="Error of the wall clocks in recordings of several machines that state none."
-        ),
-    ] = None,
-    follow: Annotated[
-        bool,
-        typer.Option(
-            "--follow", help="Read on while the history is recorded, and stop at the first violation that is found."
-        ),
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="With unix: or tcp:, keep the lines of each connection in a file of this folder."
-        ),
-    ] = None,
-    budget: Annotated[
-        str, typer.Option(metavar="DURATION", help="Longest search; after it the verdict is unknown.")
-    ] = "60s",
-    memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="Memory that the search may use, such as 512M or 2G.")
-    ] = "1G",
-    workers: Annotated[int, typer.Option(help="Keys searched in parallel; 0: one for each processor.")] = 0,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a picture of the longest valid order.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    history: HistoryArgument,
+    model: ModelOption,
+    model_option: NamedModelOption = None,
+    key: KeyOption = None,
+    keyed: KeyedOption = "auto",
+    failures: FailuresOption = "ignored",
+    clock_error: ClockErrorOption = None,
+    follow: FollowOption = False,
+    out: ConnectionsOption = None,
+    budget: BudgetOption = "60s",
+    memory: MemoryOption = "1G",
+    workers: SearchersOption = 0,
+    html: PictureOption = None,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Say whether a history is linearizable: whether one order of its calls fits the model.
 
@@ -89,8 +94,35 @@ def check_command(
     # The libraries of numpy start threads of their own when they are loaded, which a check never uses.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from harness.checkers.linearizability.problem import Budget  # late: loading numpy takes 0.1 s
+
+    _refuse_values(keyed, failures, workers)
+    _refuse_addresses(history, follow, out)
+    if html is not None:
+        require_place(html)
+    given: dict[str, Any] = {
+        "options": named_options("model-option", model_option),
+        "budget": Budget(duration("budget", budget), _bytes(memory)),
+        "workers": workers,
+        "keyed": keyed,
+        "key": key,
+        "failures": failures,
+        "clock_error": None if clock_error is None else duration("clock-error", clock_error),
+    }
+    report = (
+        _followed(history, model, {**given, "store": out}, quiet=json or quiet)
+        if follow
+        else _checked(history, model, given, quiet=json or quiet)
+    )
+    if html is not None:
+        _draw(report, html)
+    printed(lambda: _print_report(report, html, json=json, quiet=quiet))
+    raise typer.Exit({True: VALID, False: VIOLATION, None: UNKNOWN}[report.verdict.valid])
+
+
+def _refuse_values(keyed: str, failures: str, workers: int) -> None:
+    """Raise UsageError for a value that an option does not have."""
     from harness.history.calls import Keyed
-    from harness.run.checking import Failures, check
+    from harness.run.checking import Failures
 
     if keyed not in get_args(Keyed):
         raise UsageError(f"keyed must be auto, yes or no, got {keyed!r}")
@@ -98,31 +130,13 @@ def check_command(
         raise UsageError(f"failures must be ignored or evidence, got {failures!r}")
     if workers < 0:
         raise UsageError(f"workers must not be negative, got {workers}")
-    _refuse_addresses(history, follow, out)
-    if html is not None:
-        require_place(html)
-    options = named_options("model-option", model_option)
-    limits = Budget(duration("budget", budget), _bytes(memory))
-    with progress_on_stderr(", ".join(map(str, history)), quiet=json or quiet or follow) as progress:
-        given: dict[str, Any] = {
-            "options": options,
-            "budget": limits,
-            "workers": workers,
-            "keyed": cast("Keyed", keyed),
-            "key": key,
-            "failures": cast("Failures", failures),
-            "clock_error": None if clock_error is None else duration("clock-error", clock_error),
-            "progress": progress,
-        }
-        report = (
-            _followed(history, model, {**given, "store": out}, quiet=json or quiet)
-            if follow
-            else check(history, model, **given)
-        )
-    if html is not None:
-        _draw(report, html)
-    printed(lambda: _print_report(report, html, json=json, quiet=quiet))
-    raise typer.Exit({True: VALID, False: VIOLATION, None: UNKNOWN}[report.verdict.valid])
+
+
+def _checked(history: list[Path], model: str, given: dict[str, Any], *, quiet: bool) -> Report:
+    from harness.run.checking import check
+
+    with progress_on_stderr(", ".join(map(str, history)), quiet=quiet) as progress:
+        return check(history, model, progress=progress, **given)
 
 
 def _refuse_addresses(history: list[Path], follow: bool, out: Path | None) -> None:
@@ -151,7 +165,7 @@ def _followed(history: list[Path], model: str, given: dict[str, Any], *, quiet: 
         sources = counted(len(follower.sources), "file")
         typer.echo(f"{so_far}: {counted(follower.calls, 'call')} in {sources}{lost}", err=True)
 
-    return follow(history, model, tell=tell, **given)
+    return follow(history, model, tell=tell, progress=None, **given)
 
 
 def _bytes(text: str) -> int:

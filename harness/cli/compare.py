@@ -26,7 +26,18 @@ from harness.studies.compare.plans import DEFAULTS, NEMESES, ComparisonJob, Comp
 from harness.studies.compare.trials import JobOutcome
 from harness.wording import certainty, counted
 
-from .options import SchedulerOption, WorkersOption, duration, printed, progress_bar, single_command, worker_count
+from .options import (
+    STORE,
+    JsonOption,
+    OutOption,
+    SchedulerOption,
+    WorkersOption,
+    duration,
+    printed,
+    progress_bar,
+    single_command,
+    worker_count,
+)
 from .run_shared import AUTO, refuse_unknown_cluster
 from .terminal import WIDE, print_document
 from .versions import VersionsOption, compare_and_print
@@ -59,8 +70,8 @@ def compare_command(
     versions: VersionsOption = "",
     workers: WorkersOption = 0,
     scheduler: SchedulerOption = "",
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
-    json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
+    out: OutOption = STORE,
+    json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the page's path only.")] = False,
 ) -> None:
     """Compare locks: what each fault does to each, which properties they have, and what they cost.

@@ -27,7 +27,7 @@ from harness.lock_impls import catalogue
 from harness.run.signals import sigterm_interrupts
 from harness.wording import counted
 
-from .options import lock_options, positive, printed, single_command
+from .options import JsonOption, QuietOption, lock_options, positive, printed, single_command
 from .terminal import print_document
 from .verdicts import print_status
 
@@ -68,8 +68,8 @@ def conformance_command(
     lock_option: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="For the options of open; repeatable.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Check whether a lock program in any language follows docs/client-protocol.md.
 

@@ -23,7 +23,7 @@ from harness.studies.results_db import RESULTS_DB, add_fidelity, fidelity
 from harness.studies.traces import check_run
 from harness.wording import counted
 
-from .options import positive, printed, progress_bar, single_command, worker_count
+from .options import STORE, JsonOption, OutOption, positive, printed, progress_bar, single_command, worker_count
 from .terminal import print_document
 
 FILE = "fidelity.json"
@@ -39,12 +39,12 @@ def fidelity_command(
     workers: Annotated[
         int, typer.Option(help="Processes that compare, each with a server of its own; 0: one for each processor.")
     ] = 1,
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    out: OutOption = STORE,
     run: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Check the recorded traffic of this run's servers instead.")
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Compare nothing, and show the stored figures.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Send the same commands and faults to a simulated and a real server, and show where their answers differ.
 

@@ -16,10 +16,14 @@ from harness.errors import UsageError
 from harness.plan import Plan
 
 from .options import (
+    STORE,
     AcceptOption,
+    JsonOption,
     KindOption,
     LeaseOption,
+    OutOption,
     PythonOption,
+    QuietOption,
     RequireOption,
     SchedulerOption,
     TrustOption,
@@ -95,9 +99,9 @@ def hunt_command(
     versions: VersionsOption = "",
     fresh: Annotated[bool, typer.Option("--fresh", help="Do not begin with the failures of earlier hunts.")] = False,
     trust: TrustOption = False,
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
-    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    out: OutOption = STORE,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Search the simulator's schedules for one in which a lock fails, and shrink it to a short story."""
     from harness.run.interpreter import interpreter_of

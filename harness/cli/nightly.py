@@ -34,7 +34,18 @@ from harness.studies.results_db import RESULTS_DB, add, nights
 from harness.wording import counted
 
 from . import nightly_exploration, nightly_mutants
-from .options import SchedulerOption, WorkersOption, positive, printed, progress_bar, single_command, worker_count
+from .options import (
+    STORE,
+    OutOption,
+    QuietOption,
+    SchedulerOption,
+    WorkersOption,
+    positive,
+    printed,
+    progress_bar,
+    single_command,
+    worker_count,
+)
 from .terminal import print_document
 from .verdicts import print_status
 
@@ -65,11 +76,11 @@ def nightly_command(
     ] = "*",
     workers: WorkersOption = 0,
     scheduler: SchedulerOption = "",
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    out: OutOption = STORE,
     junit: Annotated[Path | None, typer.Option(help="Also write a JUnit file.", metavar="FILE")] = None,
     html: Annotated[Path | None, typer.Option(help="Also write an HTML page.", metavar="DIR")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the nightly run's document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Run every scenario and compare with what is expected: known failures are found, and safe locks stay safe."""
     chosen = None if not only else _like(only, suite)

@@ -30,6 +30,15 @@ REFRESHES: Final = 8
 """Refreshes of the progress display per second."""
 
 
+LockArgument = Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")]
+ClusterOption = Annotated[str, typer.Option(help="sim, docker, or auto: docker where an engine answers.")]
+WorkloadOption = Annotated[str, typer.Option(help="What clients do; see 'harness list workloads'.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
+OutOption = Annotated[Path, typer.Option(help="Folder in which results are stored.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")]
+STORE: Final = Path("store")
+"""The folder in which results are stored unless another is given."""
 WorkersOption = Annotated[
     int, typer.Option("--workers", help="Processes that execute runs; 0: one for each processor (on docker: 2).")
 ]

@@ -34,8 +34,12 @@ from harness.search.replay import (
 )
 
 from .options import (
+    STORE,
     AllowOption,
+    JsonOption,
+    OutOption,
     PythonOption,
+    QuietOption,
     ServersOption,
     TrustOption,
     WithOption,
@@ -103,9 +107,9 @@ def replay_command(
     tries: Annotated[int, typer.Option(help="On docker and servers: most tries until the failure is reproduced.")] = 3,
     trust: TrustOption = False,
     allow: AllowOption = None,
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
-    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    out: OutOption = STORE,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Repeat a stored run, or run a plan. On the simulator the history is the same, byte for byte.
 

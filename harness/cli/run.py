@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import typer
@@ -15,14 +15,23 @@ from harness import plan as plans
 from harness.errors import UsageError
 from harness.plan import Plan
 
+from . import run_options
 from .options import (
+    STORE,
     AcceptOption,
+    ClusterOption,
+    JsonOption,
     KindOption,
     LeaseOption,
+    LockArgument,
+    OutOption,
     PythonOption,
+    QuietOption,
     RequireOption,
+    SeedOption,
     ServersOption,
     WithOption,
+    WorkloadOption,
     YesOption,
     chosen_kind,
     lock_options,
@@ -39,86 +48,45 @@ if TYPE_CHECKING:
 DEFAULTS = Plan(lock="")
 
 
-def _duration(text: str) -> float:
-    try:
-        return plans.seconds(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-Ttl = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="Lease time, such as 2s or 150ms.")]
-Hold = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="How long a critical section takes.")]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(
-        parser=_duration,
-        metavar="DURATION",
-        help="Duration of the run; default: 30s, with --servers as long as the faults need.",
-    ),
-]
 SERVERS_TIME_LIMIT_TTLS: Final = 6
 """Least duration of a run on servers of the user's, where it is real time, in ttls."""
 
 
 def run_command(
-    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
-    nemesis: Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")] = "none",
-    cluster: Annotated[str, typer.Option(help="sim, docker, or auto: docker where an engine answers.")] = "sim",
+    lock: LockArgument,
+    nemesis: run_options.Nemesis = "none",
+    cluster: ClusterOption = "sim",
     servers: ServersOption = None,
     yes: YesOption = False,
-    image: Annotated[str, typer.Option(help="On docker: image of the servers, such as redis:7.4.")] = "",
-    topology: Annotated[
-        str, typer.Option(help="single, independent, sentinel or replicated; default: the lock's.")
-    ] = "",
+    image: run_options.Image = "",
+    topology: run_options.Topology = "",
     kind: KindOption = "",
-    workload: Annotated[str, typer.Option(help="What clients do; see 'harness list workloads'.")] = DEFAULTS.workload,
-    checker: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A further checker, such as package.module:Class; repeatable."),
-    ] = None,
-    clients: Annotated[int, typer.Option(help="Number of clients that compete for the lock.")] = DEFAULTS.clients,
-    nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the topology.")] = 0,
-    keys: Annotated[int, typer.Option(help="Number of locks with different names.")] = DEFAULTS.keys,
-    ttl: Ttl = str(DEFAULTS.ttl),  # type: ignore[assignment]
-    hold: Hold = str(DEFAULTS.hold),  # type: ignore[assignment]
-    discipline: Annotated[
-        str, typer.Option(help="trusting, or checking: clients check the lock before a write.")
-    ] = DEFAULTS.discipline,
-    fencing: Annotated[
-        str, typer.Option(help="Whether the resource checks fencing tokens: on or off.")
-    ] = DEFAULTS.fencing,
+    workload: WorkloadOption = DEFAULTS.workload,
+    checker: run_options.Checker = None,
+    clients: run_options.Clients = DEFAULTS.clients,
+    nodes: run_options.Nodes = 0,
+    keys: run_options.Keys = DEFAULTS.keys,
+    ttl: run_options.Ttl = str(DEFAULTS.ttl),  # type: ignore[assignment]
+    hold: run_options.Hold = str(DEFAULTS.hold),  # type: ignore[assignment]
+    discipline: run_options.Discipline = DEFAULTS.discipline,
+    fencing: run_options.Fencing = DEFAULTS.fencing,
     require: RequireOption = "",
     accept: AcceptOption = "",
     lease: LeaseOption = "",
-    lock_option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the lock, repeatable; see 'harness show LOCK'."),
-    ] = None,
+    lock_option: run_options.NamedLockOption = None,
     with_: WithOption = None,
     python: PythonOption = "",
     versions: VersionsOption = "",
-    allow_shared_files: Annotated[
-        bool, typer.Option("--allow-shared-files", help="Accept clients that use the same file.")
-    ] = False,
-    time_limit: TimeLimit = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    runs: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
-    stop_on_violation: Annotated[
-        bool, typer.Option("--stop-on-violation", help="End each run as soon as two clients hold a lock at once.")
-    ] = False,
-    hold_on_violation: Annotated[
-        bool,
-        typer.Option(
-            "--hold-on-violation",
-            help="On docker: freeze all containers as soon as two clients hold a lock at once, and leave them.",
-        ),
-    ] = False,
-    record_wire: Annotated[
-        bool, typer.Option("--record-wire", help="On docker: also store what the servers receive and send.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
-    json: Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    allow_shared_files: run_options.SharedFiles = False,
+    time_limit: run_options.TimeLimit = None,
+    seed: SeedOption = 0,
+    runs: run_options.Runs = 1,
+    stop_on_violation: run_options.StopOnViolation = False,
+    hold_on_violation: run_options.HoldOnViolation = False,
+    record_wire: run_options.RecordWire = False,
+    out: OutOption = STORE,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Run a lock against a cluster while the nemesis injects faults, check the history and write a report."""
     from harness.run import workers
@@ -126,8 +94,6 @@ def run_command(
     own, cluster = named_servers(servers, cluster)
     if cluster == "sim" and not python and not with_:
         workers.start_early()
-    from .run_shared import complete_for
-
     plan = plans.decode(
         {
             "lock": lock,
@@ -143,27 +109,44 @@ def run_command(
         }
     )
     plan = msgspec.structs.replace(plan, faults=tuple(faults_named(nemesis, plan.ttl)), image=image)
-    if own and time_limit is None:
+    plan, reason = _completed(plan, cluster, shorten=bool(own) and time_limit is None)
+    _refuse_contradictions(plan, runs, versions, record_wire=record_wire)
+    if versions:
+        raise typer.Exit(_compare_releases(nemesis, plan, runs, versions, out, json=json, quiet=quiet))
+    raise typer.Exit(
+        _run_and_print(plan, runs, out, reason, json=json, quiet=quiet, record_wire=record_wire, remote_servers=yes)
+    )
+
+
+def _completed(plan: Plan, cluster: str, *, shorten: bool) -> tuple[Plan, str]:
+    """Return the plan completed for ``cluster``, and why that cluster was chosen. With ``shorten`` the run takes no
+    longer than its faults need."""
+    from .run_shared import complete_for
+
+    if shorten:
         plan = msgspec.structs.replace(plan, time_limit=shortest_time_limit(plan))
-    plan, reason = complete_for(plan, cluster)
+    return complete_for(plan, cluster)
+
+
+def _refuse_contradictions(plan: Plan, runs: int, versions: str, *, record_wire: bool) -> None:
+    """Raise UsageError for options that cannot be given together."""
     if runs < 1:
         raise UsageError(f"runs must be at least 1, got {runs}")
-    if hold_on_violation and (runs > 1 or versions):
+    if plan.hold_on_violation and (runs > 1 or versions):
         raise UsageError("--hold-on-violation is for one run: without --runs and --versions")
     if record_wire and plan.cluster != "docker":
         raise UsageError("--record-wire needs real servers: --cluster docker")
     if record_wire and (runs > 1 or versions):
         raise UsageError("--record-wire is for one run: without --runs and --versions")
-    if versions and own:
+    if versions and plan.servers:
         raise UsageError("--versions goes with --cluster sim or docker, not with --servers")
-    if versions:
-        from harness.studies.compare_releases import named_plan
 
-        named = named_plan(nemesis, plan, runs)
-        raise typer.Exit(compare_and_print([named], versions, out, json=json, quiet=quiet))
-    raise typer.Exit(
-        _run_and_print(plan, runs, out, reason, json=json, quiet=quiet, record_wire=record_wire, remote_servers=yes)
-    )
+
+def _compare_releases(nemesis: str, plan: Plan, runs: int, versions: str, out: Path, *, json: bool, quiet: bool) -> int:
+    """Run a completed plan with several releases of a library, and return the exit status."""
+    from harness.studies.compare_releases import named_plan
+
+    return compare_and_print([named_plan(nemesis, plan, runs)], versions, out, json=json, quiet=quiet)
 
 
 def _run_and_print(

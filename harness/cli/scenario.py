@@ -26,7 +26,7 @@ from harness.studies.nightly_cases import CLUSTERS, judge_run, refusal
 from harness.wording import counted
 
 from . import scenario_ablate
-from .options import AllowOption, TrustOption, printed, refuse_strange_code
+from .options import STORE, AllowOption, OutOption, QuietOption, TrustOption, printed, refuse_strange_code
 from .run_shared import complete_for, run_and_print
 from .terminal import print_document
 
@@ -136,9 +136,9 @@ def run_command(
     seed: Annotated[int | None, typer.Option(help="Seed to use instead of the one in the file.")] = None,
     trust: TrustOption = False,
     allow: AllowOption = None,
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    out: OutOption = STORE,
     json: Annotated[bool, typer.Option("--json", help="Print one result document per line and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdicts only.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Run scenarios and say whether each verdict is as expected.
 

@@ -20,6 +20,7 @@ from harness.wording import counted
 
 from .options import (
     AllowOption,
+    QuietOption,
     SchedulerOption,
     TrustOption,
     WorkersOption,
@@ -45,7 +46,7 @@ def ablate_command(
     trust: TrustOption = False,
     allow: AllowOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    quiet: QuietOption = False,
 ) -> None:  # fmt: skip
     """Remove each fault of a failure by itself, and apply each part of its cure by itself, on the simulator.
 

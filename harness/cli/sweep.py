@@ -27,8 +27,12 @@ from harness.run.store import new_sweep, writable, write_results
 from harness.studies.sweep import PAUSES, Grid, exit_status, planned, sweep
 
 from .options import (
+    STORE,
+    JsonOption,
     KindOption,
+    OutOption,
     PythonOption,
+    QuietOption,
     SchedulerOption,
     WithOption,
     WorkersOption,
@@ -82,11 +86,11 @@ def sweep_command(
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     workers: WorkersOption = 0,
     scheduler: SchedulerOption = "",
-    out: Annotated[Path, typer.Option(help="Folder in which results are stored.")] = Path("store"),
+    out: OutOption = STORE,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also copy the page to this file.")] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also copy the points to this CSV file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")] = False,
+    json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Measure how often, how soon and with what loss a lock is violated, over every ttl, hold and pause.
 

@@ -20,7 +20,7 @@ from harness.studies.results_db import RESULTS_DB
 from harness.studies.trends import FACTOR, RED, SHORTEST_S, trends
 from harness.wording import counted
 
-from .options import printed, single_command
+from .options import JsonOption, printed, single_command
 from .terminal import print_document
 
 CLUSTERS: Final = {"": "", "sim": "sim", "docker": "docker", "both": "docker,sim"}
@@ -45,7 +45,7 @@ def trends_command(
         str, typer.Option(help="Only nightly runs on sim, docker or both; default: the last one's.")
     ] = "",
     factor: Annotated[float, typer.Option(help="Report times to the first violation that differ by more.")] = FACTOR,
-    json: Annotated[bool, typer.Option("--json", help="Print the document and nothing else.")] = False,
+    json: JsonOption = False,
     html: Annotated[Path | None, typer.Option(help="Also write an HTML page with pictures.", metavar="FILE")] = None,
 ) -> None:
     """Show what changed since the previous nightly run, and how often and how soon each lock was violated."""

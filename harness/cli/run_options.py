@@ -1,0 +1,59 @@
+"""Options of ``harness run`` that no other command has."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from harness import plan as plans
+
+
+def _duration(text: str) -> float:
+    try:
+        return plans.seconds(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+Nemesis = Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")]
+Image = Annotated[str, typer.Option(help="On docker: image of the servers, such as redis:7.4.")]
+Topology = Annotated[str, typer.Option(help="single, independent, sentinel or replicated; default: the lock's.")]
+Checker = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="A further checker, such as package.module:Class; repeatable."),
+]
+Clients = Annotated[int, typer.Option(help="Number of clients that compete for the lock.")]
+Nodes = Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the topology.")]
+Keys = Annotated[int, typer.Option(help="Number of locks with different names.")]
+Ttl = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="Lease time, such as 2s or 150ms.")]
+Hold = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="How long a critical section takes.")]
+Discipline = Annotated[str, typer.Option(help="trusting, or checking: clients check the lock before a write.")]
+Fencing = Annotated[str, typer.Option(help="Whether the resource checks fencing tokens: on or off.")]
+NamedLockOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="An option of the lock, repeatable; see 'harness show LOCK'."),
+]
+SharedFiles = Annotated[bool, typer.Option("--allow-shared-files", help="Accept clients that use the same file.")]
+TimeLimit = Annotated[
+    float | None,
+    typer.Option(
+        parser=_duration,
+        metavar="DURATION",
+        help="Duration of the run; default: 30s, with --servers as long as the faults need.",
+    ),
+]
+Runs = Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")]
+StopOnViolation = Annotated[
+    bool, typer.Option("--stop-on-violation", help="End each run as soon as two clients hold a lock at once.")
+]
+HoldOnViolation = Annotated[
+    bool,
+    typer.Option(
+        "--hold-on-violation",
+        help="On docker: freeze all containers as soon as two clients hold a lock at once, and leave them.",
+    ),
+]
+RecordWire = Annotated[
+    bool, typer.Option("--record-wire", help="On docker: also store what the servers receive and send.")
+]
