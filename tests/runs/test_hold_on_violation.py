@@ -15,7 +15,7 @@ import pytest
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.containers.engine import HOST, RUN, connect, remove
 from harness.plan import Plan, decode, dump
-from tests.runs.test_cli import harness
+from tests.cli.commands import harness
 
 ENOUGH = ["--nemesis", "none", "--ttl", "1s", "--hold", "1.5s", "--clients", "2", "--time-limit", "60s"]
 """Holds outlast their lease, so two clients soon hold the lock."""

@@ -13,7 +13,7 @@ from harness.history import Op
 from harness.plan import Plan, decode, dump
 from harness.run.judging import Result
 from harness.run.runs import run
-from tests.runs.test_cli import harness
+from tests.cli.commands import harness
 
 JUMPS: tuple[str, str, dict[str, Any]] = ("redlock", "clock-jump", {})
 RUNS: list[tuple[str, str, dict[str, Any]]] = [
