@@ -21,11 +21,13 @@ from harness.errors import UNKNOWN, VALID, UsageError
 from harness.plan import Plan
 from harness.run.store import PLAN, RESULTS, new_bisection, write_results
 
+from .links import print_place
 from .options import (
     STORE,
     AllowOption,
     JsonOption,
     KindOption,
+    LockArgument,
     OutOption,
     PythonOption,
     QuietOption,
@@ -51,7 +53,7 @@ HUNT = "hunt.json"
 
 
 def bisect_command(
-    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
+    lock: LockArgument,
     package: Annotated[str, typer.Option(help="Package whose releases are searched, such as redis.")],
     good: Annotated[str, typer.Option(metavar="RELEASE", help="A release without the failure; may be the newer one.")],
     bad: Annotated[str, typer.Option(metavar="RELEASE", help="A release with the failure.")],
@@ -191,8 +193,8 @@ def _print(document: BisectDocument, folder: Path, *, json: bool, quiet: bool) -
     for line in document.repeat:
         console.print(f"repeat: {line}")
     console.print(f"tried: {len(document.trials)} of {len(document.releases)} releases in {document.seconds:.1f} s")
-    console.print(f"for an issue: {folder / 'bisect.md'}")
-    console.print(f"report: {folder / 'bisect.html'}")
+    print_place("for an issue", folder / "bisect.md")
+    print_place("report", folder / "bisect.html")
 
 
 app = single_command(bisect_command)

@@ -14,8 +14,10 @@ import typer
 
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.files import cannot_write, require_place
-from harness.wording import counted
+from harness.wording import counted, first_sentence
 
+from .annotations import annotate
+from .completion import complete_models
 from .options import JsonOption, QuietOption, duration, named_options, printed, progress_on_stderr, single_command
 from .verdicts import print_verdict, print_word
 
@@ -34,7 +36,10 @@ HistoryArgument = Annotated[
         "each process, or their folder; with --follow also unix:PATH or tcp:HOST:PORT, to which recorders connect."
     ),
 ]
-ModelOption = Annotated[str, typer.Option(help="A name from 'harness list models', or package.module:Class.")]
+ModelOption = Annotated[
+    str,
+    typer.Option(help="A name from 'harness list models', or package.module:Class.", autocompletion=complete_models),
+]
 NamedModelOption = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="An option of the model, such as permits=3; repeatable."),
@@ -115,6 +120,7 @@ def check_command(
     )
     if html is not None:
         _draw(report, html)
+    annotate(report.verdict.valid, report.model, first_sentence(report.verdict.explanation), html)
     printed(lambda: _print_report(report, html, json=json, quiet=quiet))
     raise typer.Exit({True: VALID, False: VIOLATION, None: UNKNOWN}[report.verdict.valid])
 

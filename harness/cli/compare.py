@@ -26,10 +26,13 @@ from harness.studies.compare.plans import DEFAULTS, NEMESES, ComparisonJob, Comp
 from harness.studies.compare.trials import JobOutcome
 from harness.wording import certainty, counted
 
+from .completion import complete_lock_list, complete_nemeses
+from .links import print_place
 from .options import (
     STORE,
     JsonOption,
     OutOption,
+    QuietOption,
     SchedulerOption,
     WorkersOption,
     duration,
@@ -54,10 +57,15 @@ SIGNS: Final = {
 
 
 def compare_command(
-    locks: Annotated[str, typer.Option(help="Locks or families (redis, etcd ...) with commas, or all.")] = "all",
-    nemeses: Annotated[str, typer.Option(help="Faults with commas; none means runs without a fault.")] = ",".join(
-        NEMESES
-    ),
+    locks: Annotated[
+        str,
+        typer.Option(
+            help="Locks or families (redis, etcd ...) with commas, or all.", autocompletion=complete_lock_list
+        ),
+    ] = "all",
+    nemeses: Annotated[
+        str, typer.Option(help="Faults with commas; none means runs without a fault.", autocompletion=complete_nemeses)
+    ] = ",".join(NEMESES),
     cluster: Annotated[str, typer.Option(help="sim, docker, or auto: docker where an engine answers.")] = "sim",
     runs: Annotated[
         int, typer.Option(help="Runs for each cell, with consecutive seeds; 0: 3 on sim, 1 on docker.")
@@ -72,7 +80,7 @@ def compare_command(
     scheduler: SchedulerOption = "",
     out: OutOption = STORE,
     json: JsonOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the page's path only.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Compare locks: what each fault does to each, which properties they have, and what they cost.
 
@@ -201,10 +209,12 @@ def _print_comparison(document: ComparisonDocument, page: Path, *, json: bool, q
         if not console.is_terminal:
             console.width = WIDE
         tell_matrix(document, console)
-    console.print(str(page) if quiet else f"page: {page}", soft_wrap=True, markup=False)
-    if not quiet:
-        for other in (page.with_suffix(suffix) for suffix in (".md", ".csv")):
-            console.print(f"      {other}", soft_wrap=True, markup=False)
+    if quiet:
+        print(page)
+        return
+    print_place("page", page)
+    for other in (page.with_suffix(suffix) for suffix in (".md", ".csv")):
+        console.print(f"      {other}", soft_wrap=True, markup=False)
 
 
 def tell_matrix(document: ComparisonDocument, console: Console) -> None:

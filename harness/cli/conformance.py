@@ -27,6 +27,7 @@ from harness.lock_impls import catalogue
 from harness.run.signals import sigterm_interrupts
 from harness.wording import counted
 
+from .completion import complete_locks
 from .options import JsonOption, QuietOption, lock_options, positive, printed, single_command
 from .terminal import print_document
 from .verdicts import print_status
@@ -45,7 +46,11 @@ ReportStatus = Callable[[str], None]
 def conformance_command(
     program: Annotated[
         list[str],
-        typer.Argument(metavar="LOCK | -- COMMAND...", help="A lock of the catalogue; with --servers a command."),
+        typer.Argument(
+            metavar="LOCK | -- COMMAND...",
+            help="A lock of the catalogue; with --servers a command.",
+            autocompletion=complete_locks,
+        ),
     ],
     kind: Annotated[str, typer.Option(help="Kind of the servers; see 'harness list kinds'.")] = "",
     servers: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Addresses of running servers.")] = "",

@@ -12,20 +12,23 @@ from rich.text import Text
 
 from harness.run.progress import PHASES
 
+from .time_left import TimeLeft, clock_text
+
 ROOM: Final = 60
 """Columns of the narrowest terminal on which the title is shown beside the bar."""
 
 
 class Display:
-    """Progress display with title, phase, bar and elapsed time, and below them the details, truncated at the edge.
+    """Progress display with title, phase, bar, elapsed time and time left, and below them the details.
 
-    It always has two lines with fixed columns, so that nothing jumps."""
+    The details are truncated at the edge. The display always has two lines, so that nothing jumps."""
 
     def __init__(self, title: str) -> None:
         self._title = title
         self._fraction = 0.0
         self._phase, self._more = PHASES[0], ""
         self._began = time.monotonic()
+        self._left = TimeLeft()
 
     def tell(self, fraction: float, text: str) -> None:
         """Take in progress, see :data:`harness.run.progress.Progress`. The bar never moves back."""
@@ -35,6 +38,7 @@ class Display:
         else:
             self._more = text
         self._fraction = max(self._fraction, min(fraction, 1.0))
+        self._left.tell(self._fraction)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.max_width >= ROOM
@@ -54,5 +58,6 @@ class Display:
         return ProgressBar(total=1.0, completed=self._fraction, pulse=not self._fraction)
 
     def _clock(self) -> str:
-        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return f"{minutes}:{seconds:02}"
+        elapsed = clock_text(time.monotonic() - self._began)
+        left = self._left.text()
+        return f"{elapsed}, {left}" if left else elapsed

@@ -33,7 +33,7 @@ from harness.clusters.docker.images.tools import Tool
 from harness.errors import MISSING, VALID, EnvironmentLacking
 
 from .doctor_trial import try_run
-from .options import single_command
+from .options import QuietOption, single_command
 
 RequirementState = Literal["ok", "missing", "optional"]
 
@@ -61,9 +61,14 @@ class RequirementFinding:
     install: str = ""
 
 
-def doctor(console: Console) -> int:
-    """Print the findings; return 0 if runs on docker have all they need, else 4."""
+def doctor(console: Console, *, quiet: bool = False) -> int:
+    """Print the findings; return 0 if runs on docker have all they need, else 4. With ``quiet``, print in one word
+    whether they have."""
     findings = examine()
+    lacking = any(finding.state == "missing" for finding in findings)
+    if quiet:
+        console.print("not possible" if lacking else "ready")
+        return MISSING if lacking else VALID
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     table.add_column("what", no_wrap=True)
@@ -75,7 +80,6 @@ def doctor(console: Console) -> int:
         if finding.install:
             # Outside the table, because a command that is broken over two lines cannot be copied.
             console.print(f"{finding.name}: {finding.install}", soft_wrap=True, markup=False, highlight=False)
-    lacking = any(finding.state == "missing" for finding in findings)
     console.print("runs on docker: " + ("not possible until the missing items are installed" if lacking else "ready"))
     return MISSING if lacking else VALID
 
@@ -266,9 +270,9 @@ def _go_version() -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def doctor_command() -> None:
+def doctor_command(quiet: QuietOption = False) -> None:
     """Check what this machine has for runs on docker, and show the command that installs what is missing."""
-    raise typer.Exit(doctor(Console(highlight=False)))
+    raise typer.Exit(doctor(Console(highlight=False), quiet=quiet))
 
 
 app = single_command(doctor_command)

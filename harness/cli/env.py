@@ -12,21 +12,29 @@ from harness.environments import store
 from harness.environments.store import Environment
 from harness.wording import counted
 
+from .command import Commands
+from .options import ListJsonOption, QuietOption
 from .terminal import print_document
 
 MB = 1_000_000
-app = typer.Typer(help="List and remove the environments in which locks run. Each is built on its first use.",
-                  no_args_is_help=True, rich_markup_mode=None)  # fmt: skip
+app = Commands(
+    help="List and remove the environments in which locks run. Each is built on its first use.", no_args_is_help=True
+)
 
 
 @app.command("list")
 def list_environments(
-    json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
+    json: ListJsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """List all environments, the one used last first."""
     rows = [_row(one) for one in store.environments()]
     if json:
         print_document(rows)
+        return
+    if quiet:
+        for row in rows:
+            typer.echo(row["key"])
         return
     console = Console(highlight=False)
     for row in rows:
@@ -40,10 +48,11 @@ def list_environments(
 @app.command("clean")
 def clean(
     keys: Annotated[list[str] | None, typer.Argument(help="Keys, or their beginnings; all without any.")] = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Remove environments; they are built again when they are needed."""
     removed = store.remove(keys or ())
-    typer.echo(f"removed {counted(len(removed), 'environment')} from {store.folder()}")
+    typer.echo(len(removed) if quiet else f"removed {counted(len(removed), 'environment')} from {store.folder()}")
 
 
 def _row(one: Environment) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from harness.errors import UsageError
 from harness.files import require_place
 from harness.wording import counted
 
-from .options import single_command
+from .options import QuietOption, single_command
 
 
 def export_command(
@@ -20,6 +20,7 @@ def export_command(
     keyed: Annotated[
         bool, typer.Option("--keyed", help="Write values as [key value], also if there is only one key.")
     ] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Write a history as EDN, so that checkers of Jepsen and Knossos can read it."""
     from harness.history import History, HistoryError
@@ -35,7 +36,8 @@ def export_command(
         write_edn(history, out, keyed=keyed or None)
     except (HistoryError, OSError) as error:
         raise UsageError(str(error)) from error
-    typer.echo(f"{counted(len(history), 'entry').replace('entrys', 'entries')} written to {out}")
+    entries = counted(len(history), "entry").replace("entrys", "entries")
+    typer.echo(out if quiet else f"{entries} written to {out}")
 
 
 app = single_command(export_command)

@@ -23,7 +23,17 @@ from harness.studies.results_db import RESULTS_DB, add_fidelity, fidelity
 from harness.studies.traces import check_run
 from harness.wording import counted
 
-from .options import STORE, JsonOption, OutOption, positive, printed, progress_bar, single_command, worker_count
+from .options import (
+    STORE,
+    JsonOption,
+    OutOption,
+    QuietOption,
+    positive,
+    printed,
+    progress_bar,
+    single_command,
+    worker_count,
+)
 from .terminal import print_document
 
 FILE = "fidelity.json"
@@ -45,6 +55,7 @@ def fidelity_command(
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Compare nothing, and show the stored figures.")] = False,
     json: JsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Send the same commands and faults to a simulated and a real server, and show where their answers differ.
 
@@ -53,28 +64,28 @@ def fidelity_command(
     server, else 0. With --run: 1 if a recorded reply is impossible, 3 if no server's traffic could be checked, else 0.
     """
     if run is not None:
-        _check_run(run, json=json)
+        _check_run(run, json=json, quiet=quiet)
     request = FidelityRequest(tuple(server or ()), positive("budget", budget), seed, seeds, worker_count(workers))
     if history:
-        _show_history(out, request.servers, json=json)
+        _show_history(out, request.servers, json=json, quiet=quiet)
         return
     request.check()
     writable(out)
-    document, folder = _compared(request, out, quiet=json)
-    printed(lambda: print_document(document) if json else _print(document, folder))
+    document, folder = _compared(request, out, quiet=json or quiet)
+    printed(lambda: print_document(document) if json else _print(document, folder, quiet=quiet))
     raise typer.Exit(document.status)
 
 
-def _check_run(run: Path, *, json: bool) -> NoReturn:
+def _check_run(run: Path, *, json: bool, quiet: bool) -> NoReturn:
     found = check_run(run)
-    printed(lambda: print_document(found) if json else _print_traces(found))
+    printed(lambda: print_document(found) if json else _print_traces(found, quiet=quiet))
     raise typer.Exit(found.status)
 
 
-def _print_traces(found: TraceDocument) -> None:
+def _print_traces(found: TraceDocument, *, quiet: bool) -> None:
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     for server in found.servers:
-        for line in trace_lines(server):
+        for line in trace_lines(server)[: 1 if quiet else None]:
             console.print(line)
 
 
@@ -119,19 +130,19 @@ def _of(figures: Sequence[FidelityFigure], servers: Sequence[str]) -> tuple[Fide
     return tuple(one for one in figures if not servers or one.server in servers)
 
 
-def _show_history(out: Path, servers: Sequence[str], *, json: bool) -> None:
+def _show_history(out: Path, servers: Sequence[str], *, json: bool, quiet: bool) -> None:
     figures = _of(fidelity(out / RESULTS_DB), servers)
     if not figures:
         raise UsageError(f"{out / RESULTS_DB}: contains no comparison of servers: 'harness fidelity' makes one")
     document = FidelityDocument(schema=1, started_at=figures[-1].started_at, history=figures)
-    printed(lambda: print_document(document) if json else _print_history(figures))
+    printed(lambda: print_document(document) if json else _print_history(figures[-1:] if quiet else figures))
 
 
-def _print(document: FidelityDocument, folder: Path) -> None:
+def _print(document: FidelityDocument, folder: Path, *, quiet: bool) -> None:
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
     for one in document.servers:
         console.print(figure_line(_figure(document, one)))
-        for found in one.divergences:
+        for found in () if quiet else one.divergences:
             heading = f"documented: {found.known}" if found.known else f"divergence, seed {found.seed}:"
             console.print(heading)
             for step in () if found.known else found.steps:
@@ -139,6 +150,8 @@ def _print(document: FidelityDocument, folder: Path) -> None:
             if not found.known:
                 console.print(f"  real:      {found.real}")
                 console.print(f"  simulated: {found.simulated}")
+    if quiet:
+        return
     if document.interrupted:
         console.print("interrupted: this was compared by then")
     console.print(f"document: {folder / FILE}")

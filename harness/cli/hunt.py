@@ -14,13 +14,19 @@ from rich.console import Console
 
 from harness.errors import UsageError
 from harness.plan import Plan
+from harness.run.store import REPORT
+from harness.wording import first_sentence
 
+from .annotations import annotate, lock_place
+from .completion import complete_nemeses
+from .links import linked
 from .options import (
     STORE,
     AcceptOption,
     JsonOption,
     KindOption,
     LeaseOption,
+    LockArgument,
     OutOption,
     PythonOption,
     QuietOption,
@@ -43,17 +49,20 @@ from .terminal import print_document
 from .versions import VersionsOption, compare_and_print
 
 if TYPE_CHECKING:
+    from harness.search.hunt import HuntResult
     from harness.search.request import HuntRequest
 
 DEFAULTS: Final = Plan(lock="")
 
 
 def hunt_command(
-    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
+    lock: LockArgument,
     faults: Annotated[
         str,
         typer.Option(
-            metavar="A,B|none|N", help="Faults to use (default: all that the cluster supports), and the most at once."
+            metavar="A,B|none|N",
+            help="Faults to use (default: all that the cluster supports), and the most at once.",
+            autocompletion=complete_nemeses,
         ),
     ] = "",
     budget: Annotated[str, typer.Option(metavar="DURATION", help="How long to search.")] = "60s",
@@ -167,8 +176,17 @@ def _hunt_and_print(request: HuntRequest, budget_s: float, output: _Output, opti
             progress=progress,
             **options,
         )
+    _annotate(result)
     printed(lambda: print_document(result.document) if output.json else _print(str(result), quiet=output.quiet))
     return result.exit_status
+
+
+def _annotate(result: HuntResult) -> None:
+    """Annotate each failure that counts, at the class of the lock."""
+    lock = result.results.lock
+    for found in result.results.findings if result.results.failed else ():
+        report = Path(found.folder) / REPORT if found.folder else None
+        annotate(False, lock, first_sentence(found.summary) or ", ".join(found.broken), report, lock_place(lock))
 
 
 def _exhaust(
@@ -200,8 +218,12 @@ def _print(text: str, *, quiet: bool) -> None:
         markup=False,
         soft_wrap=True,
     )
-    if rest and not quiet:
-        console.print(rest, markup=False, soft_wrap=True)
+    for line in rest.splitlines() if rest and not quiet else ():
+        label, _, path = line.partition(": ")
+        if label == "report":
+            console.print(f"report: {linked(Path(path))}", markup=False, soft_wrap=True)
+        else:
+            console.print(line, markup=False, soft_wrap=True)
 
 
 def _faults(text: str) -> tuple[tuple[str, ...], int | None]:

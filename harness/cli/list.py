@@ -22,7 +22,8 @@ from harness.plugins import Plugin, Registry
 from harness.wording import SAFETY, counted
 from harness.worker.client_program import WORKLOADS
 
-from .options import printed, single_command
+from .completion import complete_words
+from .options import ListJsonOption, QuietOption, printed, single_command
 from .terminal import WIDE, print_document
 
 Row = dict[str, str]
@@ -89,12 +90,15 @@ LISTS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-def listing(what: str, console: Console, *, json: bool = False) -> None:
-    """Print a table or, with ``json``, a list of objects; raises UsageError for an unknown list."""
+def listing(what: str, console: Console, *, json: bool = False, quiet: bool = False) -> None:
+    """Print a table; with ``json`` a list of objects, with ``quiet`` names. Raises UsageError for an unknown list."""
     if what not in LISTS:
         raise unknown_name("list", what, LISTS)
     if json:
         print_document(LISTS[what]())
+        return
+    if quiet:
+        print("\n".join(row["name"] for row in LISTS[what]()))
         return
     if not console.is_terminal:
         console.width = WIDE
@@ -107,11 +111,17 @@ def listing(what: str, console: Console, *, json: bool = False) -> None:
 
 
 def list_command(
-    what: Annotated[str, typer.Argument(help="locks, nemeses, workloads, checkers, models or kinds.")] = "locks",
-    json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="locks, nemeses, workloads, checkers, models or kinds.", autocompletion=complete_words(*LISTS)
+        ),
+    ] = "locks",
+    json: ListJsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """List all locks, nemeses, workloads, checkers, models or kinds, one line each."""
-    printed(lambda: listing(what, Console(highlight=False), json=json))
+    printed(lambda: listing(what, Console(highlight=False), json=json, quiet=quiet))
 
 
 app = single_command(list_command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sys
 import traceback
 from contextlib import AbstractContextManager
@@ -23,9 +24,11 @@ from harness.errors import (
     missing_extra,
 )
 from harness.files import cannot_write
+from harness.plan.project import project_defaults
 
 from .project import set_defaults
 from .stdout import stdout_errors
+from .verbosity import source_of
 
 COMMANDS: Final = {
     "run": "Run a lock under faults, check the history and write a report.",
@@ -35,7 +38,7 @@ COMMANDS: Final = {
     "nightly": "Run every scenario and compare with what is expected.",
     "trends": "Show what changed since last night.",
     "sweep": "Measure how often a lock fails, by lease, hold and pause.",
-    "bisect": "Find the release of a library that introduced or fixed a failure.",
+    "bisect": "Find the library release that introduced or fixed a failure.",
     "compare": "Compare locks under faults: which lock, and what does it cost?",
     "fidelity": "Compare the simulated servers with real ones.",
     "serve": "Show the stored runs in a browser.",
@@ -53,6 +56,8 @@ COMMANDS: Final = {
 
 Loading all commands takes more than a second, loading none a tenth, so the list of commands is written down here.
 """
+COMPLETING: Final = "_HARNESS_COMPLETE"
+"""Environment variable by which a shell asks for completions."""
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 """Errors of a file system that can take no more; they may come from any file, such as a temporary one."""
 WRONG_USAGE: Final[type[Exception]] = typer.BadParameter.__mro__[1]
@@ -87,7 +92,8 @@ class LazyCommands(TyperGroup):
         command = typer.main.get_command(import_module(f"{__package__}.{cmd_name}").app)
         assert isinstance(command, TyperCommand | TyperGroup)
         command.name = cmd_name
-        set_defaults(command, cmd_name, tuple(COMMANDS))
+        if COMPLETING not in os.environ:  # a mistake in the project's file must not end in the line that is typed
+            set_defaults(command, cmd_name, tuple(COMMANDS))
         return command
 
     def format_commands(self, ctx: object, formatter: HelpFormatter) -> None:
@@ -98,7 +104,7 @@ class LazyCommands(TyperGroup):
 
 app = typer.Typer(
     cls=LazyCommands, help="Tells you whether your distributed lock is safe.", no_args_is_help=True,
-    add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
+    pretty_exceptions_enable=False, rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )  # fmt: skip
 
@@ -129,7 +135,7 @@ def main(arguments: list[str] | None = None) -> None:
             status = app(arguments, prog_name="harness", standalone_mode=False)
         sys.exit(status or VALID)
     except WRONG_USAGE as error:
-        typer.echo(_one_line_message(cast(UsageMessage, error)), err=True)
+        typer.echo(_one_line_message(cast(UsageMessage, error)) + _project_note(error), err=True)
         sys.exit(USAGE)
     except typer.Abort:  # older Typer versions raise this for Ctrl-C
         sys.exit(INTERRUPTED)
@@ -155,6 +161,14 @@ def _report_crash() -> NoReturn:
     traceback.print_exc()
     typer.echo("harness: an error of the harness itself, not a verdict; please report it", err=True)
     sys.exit(UNKNOWN)
+
+
+def _project_note(error: Exception) -> str:
+    """Return where the project set the value that is wrong; "" if the command line gave it."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    if context is None or parameter is None or source_of(context, parameter.name) != "DEFAULT_MAP":
+        return ""
+    return f" (set in {project_defaults()[0]})"
 
 
 def _one_line_message(error: UsageMessage) -> str:

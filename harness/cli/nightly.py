@@ -25,7 +25,7 @@ from harness.files import cannot_write, require_place
 from harness.run.completion import no_engine
 from harness.run.expectation import OPEN, WRONG
 from harness.run.progress import Progress
-from harness.run.store import writable
+from harness.run.store import REPORT, writable
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly import ExploreRequest, nightly
@@ -34,6 +34,8 @@ from harness.studies.results_db import RESULTS_DB, add, nights
 from harness.wording import counted
 
 from . import nightly_exploration, nightly_mutants
+from .annotations import annotate
+from .links import print_place
 from .options import (
     STORE,
     OutOption,
@@ -113,8 +115,20 @@ def nightly_command(
     if not json and not quiet:
         for path in (junit, html / PAGE if html else None):
             if path is not None and path.exists():
-                typer.echo(f"written: {path}")
+                print_place("written", path)
+    _annotate(night)
     raise typer.Exit(night.status or max((failure.exit_status for failure in failed), default=VALID))
+
+
+def _annotate(night: NightlyDocument) -> None:
+    """Annotate the file of each scenario whose result is not the expected one, and each new failure."""
+    for outcome in night.outcomes:
+        if outcome.state in (*WRONG, *OPEN):
+            found = False if outcome.state in WRONG else None
+            report = Path(outcome.folder) / REPORT if outcome.folder else None
+            title = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
+            place = (catalogue.FOLDER / f"{outcome.scenario}{catalogue.SUFFIX}", 1)
+            annotate(found, title, f"{outcome.state}: {outcome.why}", report, place)
 
 
 def _seed(text: str) -> int | None:

@@ -16,7 +16,10 @@ import typer
 from harness.errors import UsageError
 from harness.plan import SERVERS, Plan, refuse_untrusted, seconds
 
+from . import completion
+from .command import Commands
 from .stdout import stdout_errors
+from .verbosity import verbose
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,13 +33,31 @@ REFRESHES: Final = 8
 """Refreshes of the progress display per second."""
 
 
-LockArgument = Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")]
-ClusterOption = Annotated[str, typer.Option(help="sim, docker, or auto: docker where an engine answers.")]
-WorkloadOption = Annotated[str, typer.Option(help="What clients do; see 'harness list workloads'.")]
+LockArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A name from 'harness list locks', or package.module:Class.", autocompletion=completion.complete_locks
+    ),
+]
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        help="sim, docker, or auto: docker where an engine answers.",
+        autocompletion=completion.complete_words("auto", "docker", "sim"),
+    ),
+]
+WorkloadOption = Annotated[
+    str,
+    typer.Option(help="What clients do; see 'harness list workloads'.", autocompletion=completion.complete_workloads),
+]
 SeedOption = Annotated[int, typer.Option(help="Seed of everything random.")]
 OutOption = Annotated[Path, typer.Option(help="Folder in which results are stored.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result document and nothing else.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", help="Print the verdict only.")]
+ListJsonOption = Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")]
+QuietOption = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print the result only (a word, a number, a name or a path), and no progress."),
+]
 STORE: Final = Path("store")
 """The folder in which results are stored unless another is given."""
 WorkersOption = Annotated[
@@ -47,7 +68,11 @@ SchedulerOption = Annotated[
 ]
 KindOption = Annotated[
     str,
-    typer.Option("--kind", help="A name from 'harness list kinds', or package.module:Object; default: the lock's."),
+    typer.Option(
+        "--kind",
+        help="A name from 'harness list kinds', or package.module:Object; default: the lock's.",
+        autocompletion=completion.complete_kinds,
+    ),
 ]
 WithOption = Annotated[
     list[str] | None,
@@ -67,10 +92,16 @@ RequireOption = Annotated[
         metavar="NAMES",
         help="Properties that decide the verdict, with commas; see 'harness list checkers'. "
         "Default: all; with --fencing on, the resource instead of two holders.",
+        autocompletion=completion.complete_checkers,
     ),
 ]
 AcceptOption = Annotated[
-    str, typer.Option(metavar="WORDS", help="known-limits: failures that the lock documents do not count.")
+    str,
+    typer.Option(
+        metavar="WORDS",
+        help="known-limits: failures that the lock documents do not count.",
+        autocompletion=completion.complete_words("known-limits"),
+    ),
 ]
 LeaseOption = Annotated[
     str,
@@ -133,7 +164,7 @@ def worker_count(given: int) -> int | None:
 
 def single_command(function: Callable[..., None]) -> typer.Typer:
     """Return the application of a command that has no commands of its own."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = Commands()
     app.command()(function)
     return app
 
@@ -211,7 +242,7 @@ def printed(write: Callable[[], None]) -> None:
 
 def progress_on_stderr(title: str, *, quiet: bool) -> contextlib.AbstractContextManager[Progress | None]:
     """Return :func:`progress_bar` on stderr; None in its place, and rich is not loaded, if nothing would be shown."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not (sys.stderr.isatty() or verbose()):
         return contextlib.nullcontext()
     from rich.console import Console
 
@@ -223,7 +254,25 @@ def progress_bar(console: Console, title: str) -> Iterator[Progress]:
     """Show a progress display on ``console`` and yield the callback that updates it.
 
     If the console is not a terminal (even with forced colours) or cannot move its cursor, a long start is reported by
-    lines on stderr, since it may build images. A quiet console shows nothing."""
+    lines on stderr, since it may build images. A verbose command also reports each phase by a line. A quiet console
+    shows nothing else."""
+    with _display(console, title) as tell:
+        if not verbose():
+            yield tell
+            return
+        from .phase_lines import PhaseLines
+
+        lines = PhaseLines(title)
+
+        def tell_both(fraction: float, text: str) -> None:
+            tell(fraction, text)
+            lines.tell(fraction, text)
+
+        yield tell_both
+
+
+@contextlib.contextmanager
+def _display(console: Console, title: str) -> Iterator[Progress]:
     from rich.live import Live  # late: a command without a display needs no rich
 
     from .display import Display

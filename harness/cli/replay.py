@@ -33,6 +33,7 @@ from harness.search.replay import (
     without_races,
 )
 
+from .annotations import annotate, annotate_result, lock_place
 from .options import (
     STORE,
     AllowOption,
@@ -178,6 +179,8 @@ def _both(stored: History, now: History, entry: int) -> str:
 
 
 def _print_result(result: Result, compared: dict[str, Any] | None, how: _ReplayOptions) -> None:
+    annotate_result(result)
+
     def write() -> None:
         if how.json:
             print_document(result.document if compared is None else {**result.document, "replayed": compared})
@@ -263,7 +266,13 @@ def _conclude(ready: Prepared, result: Result, attempts: list[Attempt], how: _Re
             print_result(result, json=False, quiet=False)
             Console(highlight=False).print(f"replay: {sentence}", soft_wrap=True, markup=False)
 
+    if verdict is True:
+        annotate(False, result.plan.lock, sentence, _report(result), lock_place(result.plan.lock))
     printed(write)
+
+
+def _report(result: Result) -> Path | None:
+    return None if result.folder is None else result.folder / stores.REPORT
 
 
 def _tries(attempts: list[Attempt]) -> str:

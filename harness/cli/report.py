@@ -10,7 +10,8 @@ import typer
 from harness.errors import UNKNOWN, VIOLATION
 from harness.files import cannot_write
 
-from .options import single_command
+from .links import linked
+from .options import QuietOption, single_command
 
 
 def report_command(
@@ -19,6 +20,7 @@ def report_command(
         list[str] | None,
         typer.Option(metavar="MODULE:CLASS", help="A checker of your own to run again; repeatable."),
     ] = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Write the report of a stored run again. For a run that was cut short the exit status is 3, or 1 if its history
     already has a violation of what is required.
@@ -34,14 +36,16 @@ def report_command(
     try:
         if checker or not (folder / stores.RESULTS).exists():
             result = rejudge(folder, checkers=checker or ())
-            for name in not_run(result.plan, checker or ()):
+            for name in () if quiet else not_run(result.plan, checker or ()):
                 typer.echo(f"harness: {name} was not run: only the stored plan names it; --checker {name}", err=True)
-        typer.echo(str(run_report.write(folder)))
+        page = run_report.write(folder)
+        typer.echo(str(page) if quiet else linked(page))
         stored = model.load(folder)
     except OSError as error:
         raise cannot_write(f"the report of {folder}", error) from error
     if stored.interrupted:
-        typer.echo(f"harness: {folder / stores.HISTORY}: {stored.interrupted}", err=True)
+        if not quiet:
+            typer.echo(f"harness: {folder / stores.HISTORY}: {stored.interrupted}", err=True)
         raise typer.Exit(VIOLATION if load_run(folder / stores.RESULTS).valid is False else UNKNOWN)
 
 

@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.plan import Plan
 
 from . import run_options
+from .annotations import annotate_result
 from .options import (
     STORE,
     AcceptOption,
@@ -173,6 +174,7 @@ def _run_and_print(
         plan, out, command, reason, json=False, quiet=quiet or json, silent=json, record_wire=record_wire,
         remote_servers=remote_servers,
     )  # fmt: skip
+    annotate_result(result)
     if json:
         printed(lambda: print_document(runs_document([seed_run(result)], runs, result.exit_status)))
     return result.exit_status

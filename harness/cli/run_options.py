@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from harness import plan as plans
+
+from . import completion
 
 
 def _duration(text: str) -> float:
@@ -16,9 +18,21 @@ def _duration(text: str) -> float:
         raise typer.BadParameter(str(error)) from error
 
 
-Nemesis = Annotated[str, typer.Option(help="Faults to inject, with commas; see 'harness list nemeses'.")]
+Nemesis = Annotated[
+    str,
+    typer.Option(
+        help="Faults to inject, with commas; see 'harness list nemeses'.", autocompletion=completion.complete_nemeses
+    ),
+]
 Image = Annotated[str, typer.Option(help="On docker: image of the servers, such as redis:7.4.")]
-Topology = Annotated[str, typer.Option(help="single, independent, sentinel or replicated; default: the lock's.")]
+TOPOLOGIES: Final = ("independent", "replicated", "sentinel", "single")
+Topology = Annotated[
+    str,
+    typer.Option(
+        help="single, independent, sentinel or replicated; default: the lock's.",
+        autocompletion=completion.complete_words(*TOPOLOGIES),
+    ),
+]
 Checker = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME", help="A further checker, such as package.module:Class; repeatable."),
@@ -28,7 +42,13 @@ Nodes = Annotated[int, typer.Option(help="Number of servers; 0: the usual number
 Keys = Annotated[int, typer.Option(help="Number of locks with different names.")]
 Ttl = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="Lease time, such as 2s or 150ms.")]
 Hold = Annotated[float, typer.Option(parser=_duration, metavar="DURATION", help="How long a critical section takes.")]
-Discipline = Annotated[str, typer.Option(help="trusting, or checking: clients check the lock before a write.")]
+Discipline = Annotated[
+    str,
+    typer.Option(
+        help="trusting, or checking: clients check the lock before a write.",
+        autocompletion=completion.complete_words("checking", "trusting"),
+    ),
+]
 Fencing = Annotated[str, typer.Option(help="Whether the resource checks fencing tokens: on or off.")]
 NamedLockOption = Annotated[
     list[str] | None,

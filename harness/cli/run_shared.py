@@ -25,6 +25,7 @@ from harness.run.store import writable
 from harness.run.with_report import with_report
 from harness.wording import certainty, counted
 
+from .annotations import annotate_result
 from .options import environment_progress, printed, progress_bar
 from .terminal import SeedResult, print_document, print_result, print_tally, tally
 from .verdicts import print_status
@@ -123,6 +124,7 @@ def run_seeds_and_print(
             if result.valid is not True:
                 within(1.0, "writing: the report")
                 result = with_report(result, out, command, reason)
+                annotate_result(result)
             outcomes.append(SeedResult.of(result))
             if json:
                 documents.append(seed_run(result))

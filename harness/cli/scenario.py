@@ -17,27 +17,40 @@ from rich.table import Table
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.plan import BACKENDS, Plan, allowing
 from harness.plan.mechanism import mechanism_text
-from harness.run.expectation import status_of
+from harness.run.expectation import ExpectationResult, status_of
 from harness.run.judging import Result
 from harness.run.lock_facts import stated_origin
+from harness.run.store import REPORT
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly_cases import CLUSTERS, judge_run, refusal
 from harness.wording import counted
 
 from . import scenario_ablate
-from .options import STORE, AllowOption, OutOption, QuietOption, TrustOption, printed, refuse_strange_code
+from .annotations import annotate, annotate_result
+from .command import Commands
+from .completion import complete_scenarios
+from .options import (
+    STORE,
+    AllowOption,
+    ListJsonOption,
+    OutOption,
+    QuietOption,
+    TrustOption,
+    printed,
+    refuse_strange_code,
+)
 from .run_shared import complete_for, run_and_print
 from .terminal import print_document
 
-app = typer.Typer(help="Documented failures of locks, each with its cure, as files that can be run.",
-                  no_args_is_help=True, rich_markup_mode=None)  # fmt: skip
+app = Commands(help="Documented failures of locks, each with its cure, as files that can be run.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_command(
     pattern: Annotated[str, typer.Argument(help="Only names that match, such as 'zk-*'.")] = "*",
-    json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
+    json: ListJsonOption = False,
+    quiet: QuietOption = False,
 ) -> None:
     """List the scenarios, with what each is expected to show and its title."""
     found = [catalogue.find(name) for name in catalogue.names() if fnmatch(name, pattern)]
@@ -46,7 +59,7 @@ def list_command(
     if json:
         print_document([_entry(scenario) for scenario in found])
         return
-    printed(lambda: _print(found))
+    printed(lambda: print("\n".join(scenario.name for scenario in found)) if quiet else _print(found))
 
 
 def _print(found: list[Scenario]) -> None:
@@ -108,9 +121,17 @@ def what_runs(scenario: Scenario) -> str:
 
 
 @app.command("show")
-def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.", metavar="NAME|FILE")]) -> None:
+def show_command(
+    given: Annotated[
+        str, typer.Argument(help="A name, or a file.", metavar="NAME|FILE", autocompletion=complete_scenarios)
+    ],
+    quiet: QuietOption = False,
+) -> None:
     """Show a scenario: why the failure happens, its source, what is expected, where it can run, and its file."""
     scenario = catalogue.find(given)
+    if quiet:
+        printed(lambda: print(expected(scenario)))
+        return
     plan = scenario.plan
     console = Console(highlight=False)
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -131,7 +152,12 @@ def show_command(given: Annotated[str, typer.Argument(help="A name, or a file.",
 
 @app.command("run")
 def run_command(
-    given: Annotated[list[str], typer.Argument(help="Names, or files (also a run's plan.toml).", metavar="NAME|FILE")],
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            help="Names, or files (also a run's plan.toml).", metavar="NAME|FILE", autocompletion=complete_scenarios
+        ),
+    ],
     cluster: Annotated[str, typer.Option(help="auto, sim or docker; default: as in the file.")] = "",
     seed: Annotated[int | None, typer.Option(help="Seed to use instead of the one in the file.")] = None,
     trust: TrustOption = False,
@@ -156,11 +182,7 @@ def run_command(
         except UsageError as error:
             error.add_note(f"in {scenario.path}")
             raise
-        statuses.append(
-            result.exit_status
-            if result.plan.expect is None
-            else _print_scenario(scenario, result, json=json, quiet=quiet)
-        )
+        statuses.append(_conclude(scenario, result, json=json, quiet=quiet))
         if result.interrupted:
             statuses.append(UNKNOWN)  # later ones are not run
             break
@@ -181,8 +203,25 @@ def _run(
     return run_and_print(plan, out, command, reason, json=json, quiet=quiet, silent=silent)
 
 
+def _conclude(scenario: Scenario, result: Result, *, json: bool, quiet: bool) -> int:
+    """Print whether the result of a run is the expected one, and return the exit status."""
+    if result.plan.expect is None:
+        annotate_result(result, (scenario.path, 1))
+        return result.exit_status
+    return _print_scenario(scenario, result, json=json, quiet=quiet)
+
+
+def _annotate(scenario: Scenario, result: Result, judgement: ExpectationResult) -> None:
+    """Annotate the scenario's file if its result is not the expected one."""
+    status = status_of([judgement.state])
+    valid = {VALID: True, VIOLATION: False}.get(status)
+    report = None if result.folder is None else result.folder / REPORT
+    annotate(valid, scenario.name, f"{judgement.state}: {judgement.why}", report, (scenario.path, 1))
+
+
 def _print_scenario(scenario: Scenario, result: Result, *, json: bool, quiet: bool) -> int:
     judgement = judge_run(result)
+    _annotate(scenario, result, judgement)
     console = Console(highlight=False, quiet=json)
     colour = "green" if judgement.state == "as-expected" else "red"
     if quiet:

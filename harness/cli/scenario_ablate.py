@@ -18,6 +18,7 @@ from harness.scenarios.catalogue import Scenario
 from harness.studies.ablation import ablate
 from harness.wording import counted
 
+from .completion import complete_scenarios
 from .options import (
     AllowOption,
     QuietOption,
@@ -37,8 +38,11 @@ COLOURS: Final = {"vanishes": "green", "survives": "red", "unknown": "yellow", "
 
 def ablate_command(
     given: Annotated[
-        list[str] | None, typer.Argument(help="Names of failures, or files with a cure NAME.safe.toml beside them.",
-                                         metavar="NAME|FILE")
+        list[str] | None,
+        typer.Argument(
+            help="Names of failures, or files with a cure NAME.safe.toml beside them.", metavar="NAME|FILE",
+            autocompletion=complete_scenarios,
+        ),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every failure of the catalogue.")] = False,
     workers: WorkersOption = 0,

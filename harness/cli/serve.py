@@ -13,7 +13,7 @@ import typer
 
 from harness.errors import VALID, EnvironmentLacking, UsageError
 
-from .options import single_command
+from .options import QuietOption, single_command
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -23,6 +23,7 @@ def serve_command(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = LOOPBACK[0],
     port: Annotated[int, typer.Option(help="The port; 0: any free one.")] = 8080,
     open_browser: Annotated[bool, typer.Option("--open", help="Also open a browser.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Show all runs, comparisons, sweeps and trends of a store in a browser; nothing can be changed there."""
     if not 0 <= port <= 65535:
@@ -35,8 +36,8 @@ def serve_command(
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listener.getsockname()[1]}/"
     missing = "" if store.exists() else "; there is no such folder yet"
-    typer.echo(f"{store} is shown at {address} (Ctrl-C ends it){missing}")
-    if host not in LOOPBACK:
+    typer.echo(address if quiet else f"{store} is shown at {address} (Ctrl-C ends it){missing}")
+    if host not in LOOPBACK and not quiet:
         typer.echo(f"harness: anybody who reaches {host} can read this store: there is no password", err=True)
     if open_browser:
         webbrowser.open(address)

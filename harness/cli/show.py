@@ -17,11 +17,19 @@ from harness.scenarios import catalogue as scenario_catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.wording import SAFETY
 
-from .options import single_command
+from .completion import complete_locks
+from .options import QuietOption, printed, single_command
 
 
-def show_command(lock: Annotated[str, typer.Argument(help="A name from 'harness list locks'.")]) -> None:
+def show_command(
+    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks'.", autocompletion=complete_locks)],
+    quiet: QuietOption = False,
+) -> None:
     """Show what a lock promises, where it comes from, and how it is known to fail."""
+    if quiet:
+        info = catalogue.description(lock)
+        printed(lambda: print(f"{info.safety}: {SAFETY[info.safety]}"))
+        return
     show_lock(lock, Console(highlight=False))
 
 

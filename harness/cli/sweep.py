@@ -26,16 +26,19 @@ from harness.run.interpreter import interpreter_of
 from harness.run.store import new_sweep, writable, write_results
 from harness.studies.sweep import PAUSES, Grid, exit_status, planned, sweep
 
+from .links import print_place
 from .options import (
     STORE,
     JsonOption,
     KindOption,
+    LockArgument,
     OutOption,
     PythonOption,
     QuietOption,
     SchedulerOption,
     WithOption,
     WorkersOption,
+    WorkloadOption,
     chosen_kind,
     duration,
     environment_progress,
@@ -53,7 +56,7 @@ GRID = Grid(ttl=(DEFAULTS.ttl,))
 
 
 def sweep_command(
-    lock: Annotated[str, typer.Argument(help="A name from 'harness list locks', or package.module:Class.")],
+    lock: LockArgument,
     ttl: Annotated[str, typer.Option(metavar="LIST", help="Lease times with commas, such as 1s,2s,5s.")] = "2s",
     hold: Annotated[str, typer.Option(metavar="LIST", help="How long a critical section takes.")] = "100ms",
     pause: Annotated[
@@ -66,7 +69,7 @@ def sweep_command(
     image: Annotated[str, typer.Option(help="On docker: the servers' image, such as redis:7.4.")] = "",
     kind: KindOption = "",
     topology: Annotated[str, typer.Option(help="single, independent, sentinel, replicated; else the lock's own.")] = "",
-    workload: Annotated[str, typer.Option(help="What clients do; see 'harness list workloads'.")] = DEFAULTS.workload,
+    workload: WorkloadOption = DEFAULTS.workload,
     clients: int = DEFAULTS.clients,
     nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the topology.")] = 0,
     keys: int = DEFAULTS.keys,
@@ -193,7 +196,7 @@ def _print_sweep(document: SweepDocument, folder: Path, *, json: bool) -> None:
             console.print(f"unknown at {where}: {point.why_unknown}", soft_wrap=True, markup=False)
     if document.interrupted:
         console.print("interrupted: not every run that was asked for has been measured")
-    console.print(f"report: {folder / 'sweep.html'}", soft_wrap=True)
+    print_place("report", folder / "sweep.html")
 
 
 def _table(points: Sequence[SweepPoint]) -> Table:

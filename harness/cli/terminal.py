@@ -19,6 +19,7 @@ from harness.documents.run import FrozenCluster, InjectedFault
 from harness.run.store import REPORT
 from harness.wording import PROPERTY_STATES, certainty, counted, moment
 
+from .links import linked
 from .verdicts import WORDS, Row, print_verdict, print_word
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def print_result(result: Result, *, json: bool, quiet: bool) -> None:
         return
     print_verdict(result.plan.lock, result.valid, result.results.summary, list(_rows(result)))
     # Not in the panel: a path or a command that is broken over two lines cannot be copied.
-    for label, text in _links(result):
-        print(f"{label}: {text}")
+    for label, place in _links(result):
+        print(f"{label}: {linked(place) if isinstance(place, Path) else place}")
 
 
 def _rows(result: Result) -> Iterator[Row]:
@@ -95,10 +96,10 @@ def _figures(result: Result) -> str:
     )
 
 
-def _links(result: Result) -> Iterator[tuple[str, str]]:
+def _links(result: Result) -> Iterator[tuple[str, str | Path]]:
     if result.folder is not None:
         yield "repeat", present(result.results.replay) or ""
-        yield "report", str(result.folder / REPORT)
+        yield "report", result.folder / REPORT
     if left := present(result.results.cluster.left_behind):
         yield "not everything could be removed", left
     if frozen := present(result.results.cluster.frozen):

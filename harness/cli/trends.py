@@ -20,7 +20,8 @@ from harness.studies.results_db import RESULTS_DB
 from harness.studies.trends import FACTOR, RED, SHORTEST_S, trends
 from harness.wording import counted
 
-from .options import JsonOption, printed, single_command
+from .links import print_place
+from .options import JsonOption, QuietOption, printed, single_command
 from .terminal import print_document
 
 CLUSTERS: Final = {"": "", "sim": "sim", "docker": "docker", "both": "docker,sim"}
@@ -47,6 +48,7 @@ def trends_command(
     factor: Annotated[float, typer.Option(help="Report times to the first violation that differ by more.")] = FACTOR,
     json: JsonOption = False,
     html: Annotated[Path | None, typer.Option(help="Also write an HTML page with pictures.", metavar="FILE")] = None,
+    quiet: QuietOption = False,
 ) -> None:
     """Show what changed since the previous nightly run, and how often and how soon each lock was violated."""
     if last < 2:
@@ -58,7 +60,15 @@ def trends_command(
     document = trends(out / RESULTS_DB, last=last, factor=factor, suite=suite, clusters=CLUSTERS[cluster])
     if html is not None:
         _write(document, html)
-    printed(lambda: _print(document, html, json=json))
+    printed(lambda: print(change_counts(document)) if quiet and not json else _print(document, html, json=json))
+
+
+def change_counts(document: TrendsDocument) -> str:
+    """Return in one line how many scenarios changed since the previous nightly run."""
+    if document.compared is None:
+        return "trends need two nightly runs"
+    counts = {heading: len(getattr(document.compared, name)) for name, (heading, _) in HEADINGS.items()}
+    return ", ".join(f"{count} {heading}" for heading, count in counts.items() if count) or "nothing changed"
 
 
 def _print(document: TrendsDocument, page: Path | None, *, json: bool) -> None:
@@ -68,7 +78,7 @@ def _print(document: TrendsDocument, page: Path | None, *, json: bool) -> None:
     console = Console(highlight=False)
     print_trends(document, console)
     if page is not None:
-        console.print(f"page: {page}", soft_wrap=True, markup=False)
+        print_place("page", page)
 
 
 def _write(document: TrendsDocument, path: Path) -> None:

@@ -18,6 +18,7 @@ from harness.documents import VersionsDocument
 from harness.documents.versions import VersionPlan
 from harness.run.store import new_versions, write_results
 
+from .links import print_place
 from .options import printed
 from .terminal import print_document
 from .verdicts import print_status
@@ -91,4 +92,4 @@ def _print(document: VersionsDocument, folder: Path) -> None:
     for cell in document.cells:
         if cell.reason:
             console.print(f"{cell.state}: {cell.plan}, {cell.version}: {cell.reason}")
-    console.print(f"report: {folder / 'versions.html'}")
+    print_place("report", folder / "versions.html")

@@ -63,6 +63,9 @@ def test_an_argument_wins_over_the_project(project: Path, capsys: pytest.Capture
         ),
         ("[tool.harness]\nrun = 3\n", "tool.harness.run: expected a table, got 3"),
         ("[tool.harness\n", "pyproject.toml: Expected"),
+        ("[tool.harness.run]\nclients = 'many'\n", "invalid value for '--clients': "),
+        ("[tool.harness.run]\nstop_on_violation = 'yes'\n", "stop_on_violation is true or false, got 'yes'"),
+        ("[tool.harness.run.seed]\n", "tool.harness: seed: expected a value of --seed, got a table"),
         ("[tool]\nharness = 3\n# tool.harness\n", "tool.harness: expected a table, got 3"),
     ],
 )
@@ -75,6 +78,68 @@ def test_a_wrong_table_is_one_message_that_names_the_file(
     assert str(project) in told
     assert message in told
     assert told.count("\n") == 1
+
+
+def test_a_group_of_commands_takes_defaults_for_all_and_for_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.write_text(
+        '[tool.harness]\nout = "kept"\n'
+        '[tool.harness.scenario]\ncluster = "sim"\n[tool.harness.scenario.list]\njson = true\n'
+    )
+    assert status_of("scenario", "run", "rl-client-clock", "-v") == 0
+    said = capsys.readouterr().err.splitlines()
+    assert f"out = kept ({project})" in said
+    assert f"cluster = sim ({project})" in said
+    assert "seed = 3 (command line)" not in said
+    assert status_of("scenario", "list", "rl-client-clock") == 0
+    assert json.loads(capsys.readouterr().out)[0]["name"] == "rl-client-clock"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.harness.scenario]\nclustr = 'sim'\n", "unknown key in tool.harness.scenario 'clustr': did you mean"),
+        ("[tool.harness.scenario.run]\nsed = 1\n", "key in tool.harness.scenario.run 'sed': did you mean seed?"),
+        ("[tool.harness.scenario]\nrun = 3\n", "tool.harness.scenario.run: expected a table, got 3"),
+    ],
+)
+def test_a_wrong_key_of_a_group_is_refused(
+    project: Path, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.write_text(text)
+    assert status_of("scenario", "list") == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"harness: {project}: ")
+    assert message in said
+    assert said.count("\n") == 1
+
+
+def test_the_values_that_a_command_takes_from_the_project_are_named(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.write_text('[tool.harness]\naccept = ["known-limits"]\nseed = 7\n[tool.harness.run]\ntime_limit = "5s"\n')
+    status_of("run", "redis-token", "--seed", "1")
+    said = capsys.readouterr().err.splitlines()
+    assert f"defaults from {project}: accept = known-limits, time_limit = 5s" in said
+    status_of("run", "redis-token", "--seed", "1", "-q")
+    assert capsys.readouterr().err == ""
+    status_of("list", "kinds")
+    assert capsys.readouterr().err == "", "a command without these options takes none"
+
+
+def test_a_flag_of_the_project_can_be_taken_back(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project.write_text("[tool.harness.list]\nquiet = true\n")
+    assert status_of("list", "kinds") == 0
+    quiet = capsys.readouterr().out
+    assert status_of("list", "kinds", "--no-quiet") == 0
+    assert len(capsys.readouterr().out) > len(quiet)
+
+
+def test_help_shows_the_defaults_of_the_project(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project.write_text("[tool.harness.run]\nclients = 3\n")
+    assert status_of("run", "-h") == 0
+    assert "compete for the lock. [default: 3]" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_project_without_the_table_changes_nothing(project: Path) -> None:
