@@ -19,6 +19,7 @@ from harness.errors import (
     UNKNOWN,
     USAGE,
     VALID,
+    VIOLATION,
     EnvironmentLacking,
     HarnessError,
     missing_extra,
@@ -58,6 +59,8 @@ Loading all commands takes more than a second, loading none a tenth, so the list
 """
 COMPLETING: Final = "_HARNESS_COMPLETE"
 """Environment variable by which a shell asks for completions."""
+COMPLETION_OPTIONS: Final = frozenset({"--install-completion", "--show-completion"})
+"""Options that Typer adds for completion."""
 NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 """Errors of a file system that can take no more; they may come from any file, such as a temporary one."""
 WRONG_USAGE: Final[type[Exception]] = typer.BadParameter.__mro__[1]
@@ -134,6 +137,10 @@ def main(arguments: list[str] | None = None) -> None:
         with stdout_errors():
             status = app(arguments, prog_name="harness", standalone_mode=False)
         sys.exit(status or VALID)
+    except SystemExit as exit_:
+        if exit_.code == VIOLATION and COMPLETION_OPTIONS.intersection(arguments or sys.argv[1:]):
+            sys.exit(MISSING)  # Typer does not know the shell; its status 1 is not a verdict
+        raise
     except WRONG_USAGE as error:
         typer.echo(_one_line_message(cast(UsageMessage, error)) + _project_note(error), err=True)
         sys.exit(USAGE)

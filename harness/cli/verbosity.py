@@ -56,7 +56,7 @@ def report_options(ctx: Any) -> None:
     elif not quiet and not ctx.params.get("json"):
         taken = [name for name in ctx.params if source_of(ctx, name) == "DEFAULT_MAP"]
         if taken:
-            values = ", ".join(f"{name.rstrip('_')} = {ctx.default_map[name]}" for name in taken)
+            values = ", ".join(f"{name.rstrip('_')} = {_text(ctx.default_map[name])}" for name in taken)
             print(f"defaults from {project_defaults()[0]}: {values}", file=sys.stderr)
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .commands import harness
+
 
 def completed(line: str, folder: Path) -> list[str]:
     """Return what bash offers at the end of a line, from the command in a process of its own."""
@@ -48,6 +50,15 @@ def test_names_are_completed(line: str, offered: list[str], tmp_path: Path) -> N
 def test_a_mistake_in_the_projects_file_does_not_disturb_completion(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.harness]\nnonsense = 1\n")
     assert completed("harness run redis-token-", tmp_path) == ["redis-token-getdel"]
+
+
+@pytest.mark.parametrize(("shell", "status"), [("bash", 0), ("zsh", 0), ("fish", 0), ("csh", 4)])
+def test_the_script_of_the_shell_is_printed(
+    shell: str, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: shell)
+    assert harness("--show-completion") == status
+    assert ("_HARNESS_COMPLETE" in capsys.readouterr().out) is (status == 0)
 
 
 def test_a_name_that_was_given_is_not_offered_again() -> None:
