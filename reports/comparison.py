@@ -18,6 +18,7 @@ from harness.documents import load_comparison
 from harness.files import write_file
 from harness.wording import certainty, listed
 
+from . import certainty as sureness
 from . import comparison_answer as answer
 from . import comparison_plots as plots
 from . import comparison_text, page, words
@@ -76,6 +77,8 @@ def render(view: ComparisonView, pictures: Path | None = None) -> str:
         view=view,
         headline=answer.headline(view),
         about=about(view),
+        sure=sureness.of_comparison(view),
+        virtual=" (virtual)" if view.virtual else "",
         helped=helped(found),
         answers=found,
         most=OTHERS,

@@ -136,13 +136,17 @@ def cost_words(lock: LockView, view: ComparisonView) -> str:
     holder's crash``."""
     alone, contended = lock.costs.get("alone"), lock.costs.get("contended")
     parts = []
+    virtual = " (virtual)" if view.virtual else ""
     if alone and alone.acquire_p50 is not None:
-        parts.append(f"{words.span(round(alone.acquire_p50 * 1e9))} per acquire")
+        parts.append(f"{words.span(round(alone.acquire_p50 * 1e9))}{virtual} per acquire")
     if contended and contended.rate is not None:
         clients = contended.clients or view.clients
-        parts.append(f"{figure(contended.rate)} grants per second" + (f" with {clients} clients" if clients else ""))
+        parts.append(
+            f"{figure(contended.rate)} grants per {'virtual ' * view.virtual}second"
+            + (f" with {clients} clients" if clients else "")
+        )
     if lock.recovery.seconds is not None:
-        parts.append(f"free again {words.span(round(lock.recovery.seconds * 1e9))} after its holder's crash")
+        parts.append(f"free again {words.span(round(lock.recovery.seconds * 1e9))}{virtual} after its holder's crash")
     elif lock.recovery.never:
         parts.append("never free again after its holder's crash")
     return ", ".join(parts)

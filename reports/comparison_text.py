@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from harness.wording import certainty, listed
+from harness.wording import listed
 
+from . import certainty as sureness
 from . import comparison_answer as answer
 from . import words
 from .comparison_plots import by_cost, seconds, worst_availability
@@ -44,7 +45,7 @@ def markdown(view: ComparisonView) -> str:
         "\n".join(_bullet(one) for one in answer.answers(view)) + _never_use(view),
         _matrix(view),
         " · ".join(f"{SIGNS[state]} {state.replace('-', ' ')}: {meaning}" for state, meaning in STATES.items()),
-        f"A safe cell: {certainty(view.runs)}.",
+        f"How sure: {sureness.of_comparison(view)}",
         _costs(view),
         "Times are virtual: they count round trips and waiting, but not the speed of a server." * view.virtual,
         f"`{' '.join(view.command.replace('`', '').split())}`" if view.command else "",
@@ -84,15 +85,9 @@ def _matrix(view: ComparisonView) -> str:
 
 
 def _costs(view: ComparisonView) -> str:
-    head = [
-        "lock",
-        "acquire",
-        "99 %",
-        "grants/s",
-        "grants/s, contended",
-        "smallest share granted",
-        "free after a crash",
-    ]
+    times = ["acquire", "99 %", "grants/s", "grants/s, contended"]
+    virtual = " (virtual)" if view.virtual else ""
+    head = ["lock", *(name + virtual for name in times), "smallest share granted", f"free after a crash{virtual}"]
     return _table(head, [_cost_row(lock, view) for lock in by_cost(view)])
 
 
@@ -105,7 +100,7 @@ def _cost_row(lock: LockView, view: ComparisonView) -> list[str]:
         seconds(alone.acquire_p99 if alone else None),
         answer.figure(alone.rate if alone else None),
         answer.figure(contended.rate if contended else None),
-        f"{words.percent(worst.availability)} ({_plain(worst.name)})" if worst else "–",
+        f"{words.percent(worst.availability)} ({_plain(worst.name)})" if worst else "not measured",
         "never" if lock.recovery.never else seconds(lock.recovery.seconds),
     ]
 

@@ -14,7 +14,7 @@ from harness.documents import HuntDocument, load_hunt, present
 from harness.documents.hunt import COUNTEREXAMPLE, HuntFinding
 from harness.files import write_file
 
-from . import page, words
+from . import certainty, page, words
 from .document import known_versions, plain
 from .measures import KeyFigure
 from .story import story_steps
@@ -142,6 +142,7 @@ def render(view: HuntView) -> str:
         hunt=view,
         figures=_figures(view),
         seen=SEEN,
+        sure=certainty.of_hunt(len(view.findings), view.judged, view.best),
         style=page.source("style.css") + page.source("run.css") + page.source("hunt.css"),
     )
 

@@ -15,7 +15,7 @@ from harness.documents import NightlyDocument
 from harness.files import write_file
 from harness.wording import as_sentence, counted
 
-from . import night, page, words
+from . import certainty, night, page, words
 from .night import RED, UNSURE, NightView, OutcomeView
 
 PAGE: Final = "index.html"
@@ -77,6 +77,7 @@ def render(view: NightView, folder: Path) -> str:
         headline=_headline(len(wrong), len(ran), view),
         judgement=_judgement(view, wrong, ran),
         story=_story(view),
+        sure=certainty.of_night(ran),
         wrong=wrong,
         ran=ran,
         rows=rows(view),

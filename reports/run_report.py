@@ -12,7 +12,7 @@ from harness.documents import DocumentError
 from harness.files import write_file
 from harness.wording import SAFETY
 
-from . import measures, model, page, run_plots, timeline, timeline_text, words
+from . import certainty, measures, model, page, run_plots, timeline, timeline_text, words
 from .model import RunView
 
 __all__ = ["DocumentError", "render", "write"]
@@ -57,6 +57,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         "report.html",
         {"at": partial(words.at, origin=run.history.origin), "span": words.span, "told": words.stats},
         run=run,
+        sure=certainty.of_run(run.judgement),
         word=heading(run.judgement, run.verdict),
         safety=SAFETY.get(run.safety, ""),
         blame=BLAME,

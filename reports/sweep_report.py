@@ -13,6 +13,7 @@ from harness.documents import SweepDocument, plain
 from harness.files import write_file
 
 from . import page, plots, sweep_plot, words
+from .sweep_finding import finding
 
 NAME: Final = "sweep"
 COLUMNS: Final = (
@@ -43,7 +44,13 @@ def table(document: SweepDocument) -> str:
 def _page(document: SweepDocument, svg: str) -> str:
     filters = {"percent": words.percent, "seconds": _seconds}
     return page.render(
-        "sweep.html", filters, sweep=document, svg=Markup(svg), style=page.source("style.css"), about=about(document)
+        "sweep.html",
+        filters,
+        sweep=document,
+        svg=Markup(svg),
+        style=page.source("style.css"),
+        about=about(document),
+        finding=finding(document),
     )
 
 

@@ -183,8 +183,11 @@ def _print_sweep(document: SweepDocument, folder: Path, *, json: bool) -> None:
         print_document(document)
         return
     from harness.reports import sweep_report
+    from harness.reports.sweep_finding import finding
 
     console = Console(highlight=False)
+    found = finding(document)
+    console.print(f"{found.headline}. {found.where}".rstrip(), soft_wrap=True, markup=False, style="bold")
     console.print(f"{document.lock} on {document.kind}: {sweep_report.about(document)}", soft_wrap=True)
     console.print(_table(document.points))
     for cluster, ttl, lease in dict.fromkeys((p.cluster, p.ttl, p.longer_lease_s) for p in document.points):

@@ -56,8 +56,9 @@ def test_the_cheapest_fitting_lock_is_named_first() -> None:
     (harm, _, waste) = answer.answers(view(dear, cheap, unsafe))
     assert [one.name for one in harm.others] == ["dear"]
     assert [one.name for one in waste.others] == ["cheap", "dear"]
-    assert (
-        harm.price == "1 ms per acquire, 100 grants per second with 5 clients, free again 2 s after its holder's crash"
+    assert harm.price == (
+        "1 ms (virtual) per acquire, 100 grants per virtual second with 5 clients, "
+        "free again 2 s (virtual) after its holder's crash"
     )
 
 
