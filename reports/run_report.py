@@ -18,8 +18,8 @@ from .model import RunView
 __all__ = ["DocumentError", "render", "write"]
 
 SCRIPTS: Final = (
-    "data.js", "layout.js", "draw.js", "draw_faults.js", "draw_servers.js", "draw_tokens.js", "hover.js", "interact.js",
-    "start.js",
+    "data.js", "layout.js", "draw.js", "draw_faults.js", "draw_servers.js", "draw_tokens.js", "hover.js", "cursor.js",
+    "find.js", "interact.js", "start.js",
 )  # fmt: skip
 SHOWN: Final = 20
 """The most violations of one checker that the page shows; results.json has the others."""

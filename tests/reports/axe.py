@@ -1,7 +1,7 @@
-"""Serious accessibility faults that axe-core finds in a page.
+"""Accessibility faults that axe-core finds in a page.
 
-``serious(page)`` is for every page that we write; ``in_every_look(browser, uri)`` opens it light and dark, wide and
-narrow. The script runs through the debugger, so the page's own content security policy stays unchanged."""
+``serious(page)`` is for every page that we write; ``in_every_look(browser, uri)`` opens it light and dark, at three
+widths. The script runs through the debugger, so the page's own content security policy stays unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from playwright.sync_api import Browser, Page
 
 IMPACTS: Final = ("serious", "critical")
-LOOKS: Final = tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 400))
+LOOKS: Final = tuple((scheme, width) for scheme in ("light", "dark") for width in (1280, 800, 390))
 OPTIONS: Final = {"resultTypes": ["violations"]}
 
 
@@ -22,8 +22,13 @@ def serious(page: Page) -> list[str]:
     return [told for fault in _run(page)["violations"] for told in _lines(fault) if fault["impact"] in IMPACTS]
 
 
+def faults(page: Page) -> list[str]:
+    """Return a line for each element with a fault of any impact."""
+    return [told for fault in _run(page)["violations"] for told in _lines(fault)]
+
+
 def in_every_look(browser: Browser, uri: str) -> list[str]:
-    """Return the faults of the page at ``uri``, light and dark, 1280 px and 400 px wide, with all details
+    """Return the faults of any impact of the page at ``uri``: light and dark, at 1280, 800 and 390 px, with all details
     unfolded."""
     found = []
     for scheme, width in LOOKS:
@@ -31,7 +36,7 @@ def in_every_look(browser: Browser, uri: str) -> list[str]:
         page = context.new_page()
         page.goto(uri)
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-        found += [f"{scheme}, {width} px: {line}" for line in serious(page)]
+        found += [f"{scheme}, {width} px: {line}" for line in faults(page)]
         context.close()
     return found
 

@@ -95,7 +95,9 @@ def test_the_view_moves_by_wheel_keys_and_dragging(opened: Open) -> None:
     assert box is not None
     first = view(page)
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 150)
+    page.keyboard.down("Control")
     page.mouse.wheel(0, -400)
+    page.keyboard.up("Control")
     closer = view(page)
     assert closer[1] - closer[0] < (first[1] - first[0]) * 0.7
     page.mouse.down()
@@ -113,11 +115,46 @@ def test_the_view_moves_by_wheel_keys_and_dragging(opened: Open) -> None:
 
 
 @pytest.mark.slow
-def test_the_wheel_scrolls_the_page_at_the_widest_view(opened: Open) -> None:
-    page = opened("valid")
+@pytest.mark.parametrize("kind", ["valid", "violation"])
+def test_the_plain_wheel_scrolls_the_page_and_keeps_the_view(opened: Open, kind: str) -> None:
+    page = opened(kind)
     page.locator(CANVAS).hover(position={"x": 300, "y": 100})
+    before, scrolled = view(page), page.evaluate("scrollY")
     page.mouse.wheel(0, 300)
-    wait_until(page, "scrollY > 0")
+    wait_until(page, f"scrollY > {scrolled} + 200")
+    assert view(page) == before
+    page.mouse.wheel(0, -150)
+    wait_until(page, f"scrollY < {scrolled} + 200")
+    assert view(page) == before
+    page.locator(CANVAS).hover(position={"x": 300, "y": 100})
+    page.keyboard.down("Shift")
+    page.mouse.wheel(0, 200)
+    page.keyboard.up("Shift")
+    assert view(page)[0] > before[0]
+
+
+@pytest.mark.slow
+def test_a_pinch_zooms(opened: Open) -> None:
+    """A pinch on a touchpad is a wheel with Ctrl and small steps; two fingers on a screen are two pointers."""
+    page = opened("violation")
+    first = view(page)
+    page.evaluate(
+        "() => { const c = document.querySelector('canvas'); for (let i = 0; i < 8; i++)"
+        " c.dispatchEvent(new WheelEvent('wheel', { deltaY: -4, ctrlKey: true, cancelable: true, clientX: 500 })); }"
+    )
+    touchpad = view(page)
+    assert touchpad[1] - touchpad[0] < (first[1] - first[0]) * 0.8
+    page.evaluate(
+        """() => { const c = document.querySelector('canvas'), box = c.getBoundingClientRect();
+        c.setPointerCapture = () => {};
+        const send = (type, id, x) => c.dispatchEvent(new PointerEvent(type, { pointerId: id, bubbles: true,
+          clientX: box.x + x, clientY: box.y + 120, pointerType: 'touch' }));
+        send('pointerdown', 1, 400); send('pointerdown', 2, 500);
+        for (let x = 500; x <= 800; x += 50) send('pointermove', 2, x);
+        send('pointerup', 1, 400); send('pointerup', 2, 800); }"""
+    )
+    fingers = view(page)
+    assert fingers[1] - fingers[0] < (touchpad[1] - touchpad[0]) * 0.5
 
 
 @pytest.mark.slow
@@ -278,7 +315,8 @@ def test_one_of_several_keys_can_be_chosen(opened: Open) -> None:
 CLOSER = """() => Array.from({ length: 25 }, () => {
   const pen = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
   const canvas = document.getElementById('timeline-canvas'), { layout } = shownRun;
-  canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: -400, clientX: layout.width / 2, cancelable: true }));
+  const closer = { deltaY: -400, ctrlKey: true, clientX: layout.width / 2, cancelable: true };
+  canvas.dispatchEvent(new WheelEvent('wheel', closer));
   const took = [0, 1, 2].map(() => {
     const begun = performance.now();
     draw(shownRun);

@@ -115,6 +115,7 @@ function span(us) {
   return us + " µs";
 }
 
-function signed(us) {
-  return us === 0 ? "correct" : (us > 0 ? "+" : "−") + span(Math.abs(us));
+// The reading of a wall clock compared with true time: "correct", "12 s ahead" or "19 s behind".
+function clockText(us) {
+  return us === 0 ? "correct" : `${span(Math.abs(us))} ${us > 0 ? "ahead" : "behind"}`;
 }

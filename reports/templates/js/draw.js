@@ -76,7 +76,7 @@ function drawClient(state, lane, index) {
   drawThin(state, thin, barBox(layout, index, 0, 1), colours.hold);
   drawMarks(state, lane, index);
   const steps = run.offsets[lane.name];
-  if (steps) drawOffset(state, steps, laneTop(layout, index) + CLIENT_LANE - 8, 6);
+  if (steps) drawOffset(state, lane.name, steps, laneTop(layout, index) + CLIENT_LANE - 8, 6);
 }
 
 // Waiting for a grant: a thin line from the invocation on. Skip lines within a pixel of the last one.

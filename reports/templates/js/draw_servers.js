@@ -9,7 +9,7 @@ function drawServer(state, name, index) {
   context.fillStyle = colours.rule;
   context.fillRect(layout.gutter, top + layout.lane - 1, layout.right - layout.gutter, 1);
   if (layout.keyRow) drawStays(state, stayLane(state, index), top);
-  if (layout.clockRow) drawOffset(state, run.offsets[name] || [], top + layout.keyRow + layout.clockRow / 2 - 1, 10);
+  if (layout.clockRow) drawOffset(state, name, run.offsets[name] || [], top + layout.keyRow + layout.clockRow / 2 - 1, 10);
 }
 
 function stayLane(state, server) {
@@ -121,7 +121,7 @@ function drawSilence(state, row, from, until, box) {
 }
 
 // The offset of a host's wall clock as a step line: up is ahead, down is behind, scaled to the largest offset of the run.
-function drawOffset(state, steps, middle, height) {
+function drawOffset(state, name, steps, middle, height) {
   const { context, view, colours } = state;
   const level = (offset) => middle - Math.sign(offset) * height * Math.sqrt(Math.abs(offset) / state.largestOffset);
   context.strokeStyle = colours.clock;
@@ -135,10 +135,11 @@ function drawOffset(state, steps, middle, height) {
   }
   context.lineTo(xOf(state, view.until), level(offsetAt(steps, view.until)));
   context.stroke();
-  labelOffsets(state, steps, level);
+  labelOffsets(state, name, steps, level);
 }
 
-function labelOffsets(state, steps, level) {
+// The name of the clock stands only in the first label, because the others follow in the same row.
+function labelOffsets(state, name, steps, level) {
   const { context, layout, view, colours } = state;
   context.fillStyle = colours.ink;
   context.textAlign = "left";
@@ -146,7 +147,9 @@ function labelOffsets(state, steps, level) {
   const shown = [[view.from, offsetAt(steps, view.from)], ...inside];
   shown.forEach(([at, offset], i) => {
     const x = Math.max(xOf(state, at), layout.gutter), next = i + 1 < shown.length ? xOf(state, shown[i + 1][0]) : layout.right;
-    if (offset !== 0 && next - x > 44) context.fillText(signed(offset), x + 5, level(offset) + (offset > 0 ? 8 : -8));
+    const short = clockText(offset), long = `${name}'s clock is ${short}`, room = next - x - 8;
+    const text = i === 0 && context.measureText(long).width < room ? long : short;
+    if (context.measureText(text).width < room) context.fillText(text, x + 5, level(offset) + (offset > 0 ? 8 : -8));
   });
 }
 

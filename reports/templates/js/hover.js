@@ -29,7 +29,7 @@ function describeServer(state, server, pointed) {
   const { run } = state, name = run.servers[server], looked = state.layout.keyRow > 0;
   const row = looked ? nearest(run.stays, stayLane(state, server), pointed, perPixel(state) * 4, run.recorded) : -1;
   const time = within(run, run.stays, row, pointed);
-  const clock = `wall clock of ${name}: ${signed(offsetAt(run.offsets[name] || [], time))}`;
+  const clock = `${name}'s clock is ${clockText(offsetAt(run.offsets[name] || [], time))}`;
   const faults = describeFaults(state, time, (fault) => fault.hosts.includes(name));
   const lines = [...(looked ? stayLines(state, server, row) : []), clock, ...(faults ? faults.lines : [])];
   return { title: titled(state, name, time), lines };
@@ -150,7 +150,7 @@ function callLines(run, row) {
   if (calls.took[row] < 0) return [...lines, run.live ? "has not returned yet" : "never returned: it may have taken effect"];
   const said = [texts[calls.got[row]], texts[calls.error[row]]].filter(Boolean).join(" ");
   lines.push(`#${index + calls.done[row]} ${OUTCOMES[calls.outcome[row]]} ${said} after ${span(calls.took[row])}`);
-  if (calls.wall[row]) lines.push(`this client's wall clock: ${signed(calls.wall[row] * 1000)}`);
+  if (calls.wall[row]) lines.push(`this client's clock is ${clockText(calls.wall[row] * 1000)}`);
   return lines;
 }
 

@@ -103,7 +103,12 @@ const KEYS = {
   0: showWhole,
   n: (state) => showViolation(state, state.chosen + 1),
   p: (state) => showViolation(state, state.chosen - 1),
-  Escape: (state) => { state.tip.hidden = true; },
+  ".": (state) => stepCursor(state, 1),
+  ",": (state) => stepCursor(state, -1),
+  PageDown: (state) => changeRow(state, 1),
+  PageUp: (state) => changeRow(state, -1),
+  "/": (state) => state.find?.focus(),
+  Escape: dropCursor,
 };
 
 function onKey(state, event) {
@@ -113,14 +118,17 @@ function onKey(state, event) {
   action(state);
 }
 
-// The wheel zooms around the pointer, and moves if turned sideways. If no more zooming out is possible, the page scrolls.
+// The wheel scrolls the page. With Ctrl (which a browser also reports for a pinch on a touchpad) it zooms around the
+// pointer; sideways, or with Shift, it moves in time.
 function onWheel(state, event) {
-  const sideways = event.shiftKey ? event.deltaY : event.deltaX;
-  const whole = state.view.until - state.view.from >= state.run.end * 1.039;
-  if (Math.abs(sideways) <= Math.abs(event.deltaY) && !event.shiftKey && event.deltaY > 0 && whole) return;
-  event.preventDefault();
-  if (event.shiftKey || Math.abs(sideways) > Math.abs(event.deltaY)) move(state, sideways / 800);
-  else zoom(state, 1.0015 ** event.deltaY, event.offsetX);
+  const sideways = event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX;
+  if (event.ctrlKey || event.metaKey) {
+    event.preventDefault();
+    zoom(state, 1.0015 ** (Math.abs(event.deltaY) < 20 ? event.deltaY * 8 : event.deltaY), event.offsetX);
+  } else if (event.shiftKey || Math.abs(sideways) > Math.abs(event.deltaY)) {
+    event.preventDefault();
+    move(state, sideways / 800);
+  }
 }
 
 function onDown(state, event) {
@@ -176,6 +184,8 @@ function listen(state) {
   on("pointerup", onUp);
   on("pointercancel", onUp);
   on("pointerleave", onLeave);
+  on("blur", dropCursor);
+  listenToFind(state);
   const buttons = { whole: showWhole, next: KEYS.n, previous: KEYS.p, closer: KEYS["+"], wider: KEYS["-"] };
   for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => buttons[button.dataset.do](state));
   for (const button of document.querySelectorAll("[data-violation]")) button.addEventListener("click", () => goTo(state, button));

@@ -1,0 +1,60 @@
+// Finds calls by their number in the history (#12), client, key, function, value, result or error.
+
+function listenToFind(state) {
+  const form = document.getElementById("timeline-find");
+  if (!form) return;
+  const search = (direction) => findCall(state, form.elements.text.value, form.querySelector("output"), direction);
+  form.addEventListener("submit", (event) => { event.preventDefault(); search(1); });
+  form.elements.text.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !event.shiftKey) return;
+    event.preventDefault();
+    search(-1);
+  });
+  state.find = form.elements.text;
+}
+
+function findCall(state, text, output, direction) {
+  const words = text.trim().toLowerCase().split(/\s+/).filter(Boolean), { calls, clients } = state.run;
+  if (!words.length) return output.value = "";
+  if (state.searched?.text !== text || state.searched.run !== state.run) state.searched = { text, run: state.run, rows: matchingCalls(state.run, words), at: null };
+  const { rows } = state.searched;
+  output.value = rows.length ? "" : "no call matches";
+  if (!rows.length) return announce(state, `No call matches ${text.trim()}.`);
+  state.searched.at = state.searched.at === null ? firstInView(state, rows) : (state.searched.at + direction + rows.length) % rows.length;
+  const row = rows[state.searched.at];
+  output.value = `${state.searched.at + 1} of ${rows.length}`;
+  showCall(state, row);
+  putCursor(state, clients[calls.lane[row]], calls.start[row]);
+}
+
+// The first match that begins in the view, or else the first one.
+function firstInView(state, rows) {
+  const { start } = state.run.calls;
+  return Math.max(rows.findIndex((row) => start[row] >= state.view.from && start[row] <= state.view.until), 0);
+}
+
+// Zoom in so far that the call is wider than a few pixels, and never out.
+function showCall(state, row) {
+  const { calls } = state.run, length = Math.max(calls.took[row], 1000);
+  const width = Math.min(state.view.until - state.view.from, length * 60);
+  const middle = calls.start[row] + Math.max(calls.took[row], 0) / 2;
+  setView(state, middle - width / 2, middle + width / 2);
+}
+
+function matchingCalls(run, words) {
+  const names = new Set([...run.clients, ...run.keys, ...run.texts].map((name) => name.toLowerCase()));
+  const tests = words.map((word) => testOf(run, word, names.has(word)));
+  const rows = [];
+  for (let row = 0; row < run.calls.start.length; row++) if (tests.every((test) => test(row))) rows.push(row);
+  return rows;
+}
+
+// A word that is a whole name must be equal (c1 is not c10); another one may be any part of a text.
+function testOf({ calls, texts, clients }, word, whole) {
+  const number = /^#(\d+)$/.exec(word);
+  if (number) return (row) => [0, calls.done[row]].some((done) => calls.invoked[row] + done === Number(number[1]));
+  const fits = whole ? (text) => text.toLowerCase() === word : (text) => text.toLowerCase().includes(word);
+  const known = new Map(texts.map((text, i) => [i, fits(text)])), lanes = clients.map(fits), outcomes = OUTCOMES.map(fits);
+  const columns = [calls.f, calls.key, calls.asked, calls.got, calls.error];
+  return (row) => lanes[calls.lane[row]] || outcomes[calls.outcome[row]] || columns.some((column) => known.get(column[row]));
+}
