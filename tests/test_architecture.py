@@ -54,13 +54,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.clusters.sim": (*BASIC, "harness.history.lock_keys", "harness.sim", "harness.clusters"),
     DOCKER: (*BASIC, "harness.history.lock_keys", "harness.clusters"),
     f"{DOCKER}.containers": (
-        *BASIC, f"{DOCKER}.images.base_image", "harness.clusters.conversation", "harness.clusters.gate",
+        *BASIC, f"{DOCKER}.images.base_image", f"{DOCKER}.helper", "harness.clusters.conversation",
+        "harness.clusters.gate", "harness.record.clocks",
     ),
     f"{DOCKER}.images": BASIC,
     "harness.clusters.servers": (
         *BASIC, "harness.history.lock_keys", "harness.clusters", "harness.worker.lifetime",
     ),
-    f"{DOCKER}.helper": (),
+    f"{DOCKER}.helper": ("harness.record.clocks",),
     "harness.faults": (*BASIC, "harness.plan", "harness.clusters"),
     "harness.environments": (*BASIC, "harness.lock_impls", "harness.worker.lifetime", f"{DOCKER}.images"),
     "harness.worker": (

@@ -68,6 +68,9 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     """Reason why this backend was chosen; empty if the user requested it."""
     engine: str | UnsetType = UNSET
     """Version of the Docker engine."""
+    control: str | UnsetType = UNSET
+    """Way by which the harness reached the containers: ``direct`` (by their addresses) or ``engine`` (through the Docker
+    engine)."""
     image: str | UnsetType = UNSET
     """Images of the servers, separated by commas."""
     client_image: str | UnsetType = UNSET

@@ -69,7 +69,8 @@ def sidecar(binary: Path, port: int) -> Iterator[Start]:
             api = free_ports(1)[0]
             stack.callback(stop, subprocess.Popen([binary, "-port", str(api)]))
             links = ClientLinks(
-                "127.0.0.1", [ProxiedLink(name, "127.0.0.1", port, free_ports(1)[0]) for name in ("s1", "s2")], api
+                ("127.0.0.1", api),
+                [ProxiedLink(name, "127.0.0.1", port, free_ports(1)[0]) for name in ("s1", "s2")],
             )
             links.start()
             return links
@@ -255,7 +256,7 @@ def test_two_proxies_at_once(sidecar: Start) -> None:
 
 def test_damage_is_applied_again_to_a_restarted_proxy(binary: Path, port: int) -> None:
     api = free_ports(1)[0]
-    links = ClientLinks("127.0.0.1", [ProxiedLink("s1", "127.0.0.1", port, free_ports(1)[0])], api)
+    links = ClientLinks(("127.0.0.1", api), [ProxiedLink("s1", "127.0.0.1", port, free_ports(1)[0])])
     first = subprocess.Popen([binary, "-port", str(api)])
     links.start()
     undo = links.shape("s1", "reply", 0.5, 0.0, None)
@@ -281,18 +282,19 @@ def test_damage_is_applied_again_to_a_restarted_proxy(binary: Path, port: int) -
 def test_a_proxy_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toxiproxy, "PATIENCE", 0.2)
     with pytest.raises(SidecarError, match=r"within 0\.2 s"):
-        ClientLinks("127.0.0.1", [], free_ports(1)[0]).start()
+        ClientLinks(("127.0.0.1", free_ports(1)[0]), []).start()
 
 
 def test_a_port_that_is_taken(sidecar: Start, port: int, links: ClientLinks) -> None:
-    again = ClientLinks("127.0.0.1", [ProxiedLink("s3", "127.0.0.1", port, port)], links._api[1])
+    again = ClientLinks(links._api, [ProxiedLink("s3", "127.0.0.1", port, port)])
     with pytest.raises(SidecarError, match=str(port)):
         again.start()
 
 
 def test_redirects() -> None:
     links = ClientLinks(
-        "10.0.0.9", [ProxiedLink("s1", "10.0.0.2", 6379, 20001), ProxiedLink("s2", "10.0.0.3", 6379, 20002)]
+        ("10.0.0.9", 8474),
+        [ProxiedLink("s1", "10.0.0.2", 6379, 20001), ProxiedLink("s2", "10.0.0.3", 6379, 20002)],
     )
     script = links.redirects()
     assert "meta skuid != 65533 ip daddr 10.0.0.3 tcp dport 6379 redirect to :20002" in script

@@ -30,6 +30,7 @@ from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import OnKeyChange
 
 from .clocks import HostClocks
+from .control import ControlRoute
 from .disks import Disks
 from .hosts import ContainerClient, ServerHost
 from .kinds import servers_class
@@ -113,6 +114,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._wire = WireRecorder()
         self._record_wire = False
         self._key_watch: KeyWatch | None = None
+        self._route: ControlRoute | None = None
 
     @classmethod
     def part_types(cls, kind: str) -> tuple[type, ...]:
@@ -134,7 +136,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         return list(self._hosts.values())
 
     def run(self, main: Callable[[], None]) -> None:
-        with engine_errors():
+        with engine_errors(), self._lost_route():
             try:
                 self.start_all()
                 main()
@@ -145,6 +147,20 @@ class DockerCluster(LinkMethods, ProcessMethods):
             raise self._entries.error
         for failure in self._client_failures():
             raise ClientError(failure)
+
+    @contextlib.contextmanager
+    def _lost_route(self) -> Iterator[None]:
+        """Raise EnvironmentLacking if containers were no longer reached at the end, whatever else went wrong then."""
+        try:
+            yield
+        except Exception:
+            self._check_route()
+            raise
+        self._check_route()
+
+    def _check_route(self) -> None:
+        if self._route is not None:
+            self._route.check()
 
     def _client_failures(self) -> list[str]:
         return [host.failure for host in self._hosts.values() if isinstance(host, ContainerClient) and host.failure]
@@ -189,7 +205,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         proxy_image = images.toxiproxy() if self._needs & {TRAFFIC, TAPS} else ""
         return SiteRequest(
             self.kind, roles, there, disks, tuple(self._names), client_image, self._clients.source, proxy_image,
-            self._by_hand,
+            self._by_hand, images.client,
         )  # fmt: skip
 
     def _start_on(self, site: Site, wanted: SiteRequest) -> None:
@@ -197,11 +213,14 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._closing.callback(self._leave, site)
         self._closing.callback(self.servers.gate.shut)
         site.start_containers(wanted)
+        self._route = site.route
+        self.servers.gate.route = site.route.address
+        self._about["control"] = site.route.way
         self._boxes = {name: site.boxes[name] for name in (*wanted.roles, *wanted.clients)}
         self.servers.boxes = self._boxes
         self.servers.addresses.update({name: self._boxes[name].ip for name in wanted.roles})
         floods = floods_class(self.kind)
-        self._floods = None if floods is None else floods(self._address, self.servers.gate.open)
+        self._floods = None if floods is None else floods(self.servers.reached, self.servers.gate.open)
         if not wanted.clients:
             self._start_servers()
             return
@@ -257,7 +276,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
     def _leave(self, site: Site) -> None:
         if self.frozen:
             site.leave()
-        sound = self._sound and self._entries.error is None and not self._client_failures()
+        reached = self._route is not None and not self._route.lost
+        sound = self._sound and reached and self._entries.error is None and not self._client_failures()
         self._sites.give_back(site, sound=sound)
 
     def _start_resource(self) -> None:

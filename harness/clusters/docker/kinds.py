@@ -1,7 +1,7 @@
 """Base class for the servers of a container cluster: commands to run, configuration, probes and readiness.
 
 Each kind names its subclass (:class:`harness.clusters.kinds.Kind`); only the one that a run needs is imported. Probes
-go from the control side straight to the servers, over connections that no fault cuts.
+go from the control side to the servers, over connections that no fault cuts.
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ class RealServers(ABC):
 
     def port(self, host: str) -> int:  # noqa: ARG002
         return KINDS.find(self.kind).port
+
+    def reached(self, host: str, port: int = 0) -> tuple[str, int]:
+        """(Host, port) at which the control side reaches a host's program; its own port without another one. Connect
+        within :attr:`gate`."""
+        return self.gate.address(self.addresses[host], port or self.port(host))
 
     def address(self) -> ClusterEndpoints:
         """Addresses that clients connect to."""

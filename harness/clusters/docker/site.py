@@ -22,6 +22,7 @@ from harness.clusters.docker.containers.sidecar import Peers, clear_links, open_
 from harness.clusters.docker.containers.toxiproxy import ClientLinks
 from harness.clusters.gate import NetworkGate
 
+from .control import ControlRoute, open_route
 from .disks import make_disks
 from .network import remove_packet_rules
 
@@ -56,6 +57,8 @@ class SiteRequest:
     source: Path | None = None
     proxy_image: str = ""
     by_hand: bool = False
+    helper_image: Callable[[], str] = str
+    """Returns the image of a helper that only a cluster without clients may need."""
 
     @property
     def server_setup(self) -> tuple[Any, ...]:
@@ -78,6 +81,7 @@ class Site:
         self._server_setup = wanted.server_setup
         self._disks = wanted.disks
         self._helper: Helper | None = None
+        self._route: ControlRoute | None = None
         self._client_setups: dict[str, ClientSetup] = {}
         self._born: dict[str, float] = {}
         self._proxied: set[str] = set()
@@ -88,6 +92,12 @@ class Site:
     def helper(self) -> Helper:
         assert self._helper is not None, "a cluster without clients has no helper"
         return self._helper
+
+    @property
+    def route(self) -> ControlRoute:
+        """The way to the containers, once they were started."""
+        assert self._route is not None, "no container was started"
+        return self._route
 
     def fits(self, wanted: SiteRequest) -> bool:
         """Return whether a run with this request can use the site."""
@@ -109,6 +119,8 @@ class Site:
         self.boxes.update(made)
         for name in set(made).intersection(wanted.clients):
             self._client_setups[name], self._born[name] = wanted.client_setup, time.time()
+        if self._route is None:
+            self._open_route(wanted)
         if first and self._disks:
             make_disks(self.helper, [self.boxes[name] for name in self._disks])
 
@@ -130,9 +142,19 @@ class Site:
     def _open_helper(self, helper: Helper) -> None:
         self._helper = helper
         self._closing.callback(helper.close)
+        helper.check_machine()
         if self._disks:
             # Before any container is removed: a process that waits for a frozen disk cannot be killed.
             self._closing.callback(helper.disk, "thaw_all")
+
+    def _open_route(self, wanted: SiteRequest) -> None:
+        def helper() -> Helper:
+            if self._helper is None:
+                self._open_helper(Helper(self.deployment, wanted.helper_image()))
+            return self.helper
+
+        self._route = open_route(self.boxes, helper, has_helper=self._helper is not None)
+        self._closing.callback(self._route.close)
 
     def links(self, wanted: SiteRequest, peers: Peers, gate: NetworkGate) -> dict[str, ClientLinks]:
         """Start and return a proxy for each client; empty if the request has none."""
@@ -156,7 +178,7 @@ class Site:
         for name in self._disks:
             self.helper.disk("restore_power", self.boxes[name])
         remove_packet_rules(self.helper, boxes)
-        in_parallel([partial(clear_links, self.boxes[name]) for name in self._proxied])
+        in_parallel([partial(clear_links, self.boxes[name], self.route.address) for name in self._proxied])
         clients = list(self._client_setups)
         changed = in_parallel([partial(self._changed, name) for name in clients])
         self._drop([name for name, files in zip(clients, changed, strict=True) if files])

@@ -10,7 +10,7 @@ from typing import Final
 
 from harness.clusters.abilities import Tap
 from harness.clusters.docker.containers.engine import Box
-from harness.clusters.docker.containers.proxy_tap import Piece, ProxyTap
+from harness.clusters.docker.containers.proxy_tap import PORT, Piece, ProxyTap
 from harness.clusters.gate import NetworkGate
 
 from .commands import CommandReader
@@ -71,7 +71,8 @@ class _ClientTap:
     readers: dict[tuple[str, int], CommandReader] = field(default_factory=dict)
 
     def open(self, box: Box, gate: NetworkGate) -> None:
-        self._proxy = ProxyTap(box.ip, self._hear, gate.open)
+        host, port = gate.address(box.ip, PORT)
+        self._proxy = ProxyTap(host, self._hear, gate.open, port)
 
     def close(self) -> None:
         self.over.set()

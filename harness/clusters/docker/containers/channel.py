@@ -17,6 +17,12 @@ HEADER: Final = struct.Struct(">BxxxL")
 STDERR: Final = 2
 
 
+def socket_of(raw: Any) -> socket.socket:
+    """Return the socket of a program that the SDK has started with ``socket=True``."""
+    found: socket.socket = getattr(raw, "_sock", raw)  # with TLS it is the socket itself
+    return found
+
+
 class Channel:
     """Stdin and output of one program; a thread reads the output and calls ``on_line``, and ``on_error`` with each line
     of its stderr.
@@ -34,7 +40,7 @@ class Channel:
     ) -> None:
         self.pid = pid
         self._raw = raw  # keeps the connection open
-        self._socket: socket.socket = raw._sock
+        self._socket = socket_of(raw)
         self._socket.settimeout(None)
         self._on_line = on_line
         self._on_error = on_error

@@ -10,8 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from harness.clusters.conversation import Conversation, Unanswered
+from harness.errors import EnvironmentLacking
+from harness.record.clocks import monotonic_clock_name
 
 from .engine import Box, Deployment
+from .relay import Relay
 
 OPTIONS: Final[dict[str, Any]] = {
     "pid_mode": "host",
@@ -22,6 +25,10 @@ PATIENCE: Final = 30.0
 """Time limit for an answer, seconds; answers usually take milliseconds."""
 PART: Final = 1 << 18
 """Bytes of a recording in one answer."""
+OTHER_MACHINE: Final = (
+    "the engine runs on another machine, or in a virtual machine of this one: faults would be dated by another clock "
+    "than calls. Run harness there, for example in a container that has the engine's socket"
+)
 PROXY_USER: Final = 65533
 """User id of a client's proxy, which distinguishes its connections from the client's own."""
 DISKS: Final[dict[str, Any]] = {
@@ -46,6 +53,26 @@ class Helper:
             ),
             lambda event: None,  # noqa: ARG005
         )
+
+    @property
+    def ip(self) -> str:
+        """Address of the helper's own container."""
+        return self._box.ip
+
+    def relay(self) -> Relay:
+        """Start a relay for connections to containers. Raises EnvironmentLacking."""
+        return Relay(self._box)
+
+    def greeting(self) -> tuple[str, int]:
+        """(Text, port) of a greeting that the helper now sends to each connection to its address."""
+        found: dict[str, Any] = self._ask("greet")
+        return found["token"], found["port"]
+
+    def check_machine(self) -> None:
+        """Raise EnvironmentLacking if the engine's machine has another clock than this one."""
+        there, here = self._ask("machine"), monotonic_clock_name()
+        if there is None or there != here:
+            raise EnvironmentLacking(OTHER_MACHINE)
 
     def filter(self, scripts: dict[Box, str]) -> None:
         """Apply nftables scripts, each in the network namespace of its box."""

@@ -6,11 +6,11 @@ from collections.abc import Container, Mapping
 from functools import partial
 from typing import Final
 
-from harness.clusters.gate import NetworkGate
+from harness.clusters.gate import NetworkGate, Route
 
 from .engine import Box, Deployment, in_parallel
 from .helper_client import Helper
-from .toxiproxy import ClientLinks, ProxiedLink
+from .toxiproxy import PORT, ClientLinks, ProxiedLink
 
 COMMAND: Final = ["/toxiproxy-server", "-host", "0.0.0.0"]
 FIRST_PORT: Final = 20_001
@@ -36,7 +36,7 @@ def open_links(
         if client not in there:
             deployment.box(f"{client}-proxy", image, "proxy", within=clients[client], command=COMMAND)
         ends = [ProxiedLink(name, *peers[name], FIRST_PORT + number) for number, name in enumerate(peers)]
-        links = ClientLinks(clients[client].ip, ends, gate=gate.open)
+        links = ClientLinks(gate.address(clients[client].ip, PORT), ends, gate.open)
         links.start()
         return links
 
@@ -45,7 +45,7 @@ def open_links(
     return proxies
 
 
-def clear_links(client: Box) -> None:
+def clear_links(client: Box, route: Route) -> None:
     """Reset the proxy beside a client to its initial state, without links and connections. The redirection of the
     client's connections is not part of the proxy and stays."""
-    ClientLinks(client.ip, []).clear()
+    ClientLinks(route(client.ip, PORT), []).clear()

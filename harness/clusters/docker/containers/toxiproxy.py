@@ -74,19 +74,19 @@ Toxiproxy().update_api_consumer(_HOST, _PORT)
 class ClientLinks:
     """One client's links to servers, through its proxy. Thread-safe.
 
-    Methods raise :exc:`SidecarError` if the proxy does not answer. Each request to the proxy is made within ``gate``.
+    ``api`` is the (host, port) of the proxy's API, and each request to it is made within ``gate``. Methods raise
+    :exc:`SidecarError` if the proxy does not answer.
     """
 
     def __init__(
         self,
-        host: str,
+        api: tuple[str, int],
         links: Sequence[ProxiedLink],
-        port: int = PORT,
         gate: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._gate = gate
         self.links = {link.server: link for link in links}
-        self._api = (host, port)
+        self._api = api
         self._numbers = itertools.count(1)
         self._active: dict[str, tuple[str, dict[str, Any]]] = {}
         self._traps: dict[str, tuple[str, Direction, dict[str, Any]]] = {}

@@ -17,8 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
+from harness.record.clocks import monotonic_clock_name
+
 from . import disks, files, network, processes
 from .capture import Capture
+from .greeting import greet
 from .namespaces import NamespaceError
 from .nfqueue import PacketShape, QueueError
 
@@ -181,6 +184,8 @@ class Operations:
         self._disks = disks.ContainerDisks()
         self._captures: dict[int, Capture] = {}
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
+            "machine": lambda _: monotonic_clock_name(),
+            "greet": lambda _: greet(),
             "filter": self._filter,
             "ping": self._ping,
             "knock": self._knock,

@@ -37,7 +37,7 @@ class ConsulServers(RealServers):
 
     def _ask(self, host: str, path: str) -> Any:
         """Return the answer to a GET request, ``None`` if there was none or an error."""
-        connection = http.client.HTTPConnection(self.addresses[host], PORT, timeout=ANSWER_S)
+        connection = http.client.HTTPConnection(*self.reached(host), timeout=ANSWER_S)
         try:
             with self.gate.open():
                 connection.request("GET", f"/v1/{path}")
@@ -59,7 +59,7 @@ class ConsulServers(RealServers):
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from .consul_keys import ConsulKeyReader
 
-        return partial(ConsulKeyReader, self.addresses[host], self.port(host))
+        return partial(ConsulKeyReader, *self.reached(host))
 
     def version(self) -> str:
         response = self._ask(self.data_hosts[0], "agent/self")

@@ -57,7 +57,7 @@ class EtcdServers(RealPeers):
 
     def _ask(self, host: str, path: str, question: dict[str, Any] | None = None) -> dict[str, Any] | None:
         """Send a request and return its answer, ``None`` if there was none."""
-        connection = http.client.HTTPConnection(self.addresses[host], PORT, timeout=ANSWER_S)
+        connection = http.client.HTTPConnection(*self.reached(host), timeout=ANSWER_S)
         try:
             with self.gate.open():
                 connection.request("POST", f"/v3/{path}", json.dumps(question or {}))
@@ -94,7 +94,7 @@ class EtcdServers(RealPeers):
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from harness.clusters.key_readers.etcd import EtcdKeyReader
 
-        return partial(EtcdKeyReader, self.addresses[host], self.port(host))
+        return partial(EtcdKeyReader, *self.reached(host))
 
     def version(self) -> str:
         response = self._status(self.data_hosts[0])

@@ -107,11 +107,15 @@ class HazelcastServers(RealPeers):
 
     # Probes.
 
+    def _url(self, host: str, path: str) -> str:
+        address, port = self.reached(host)
+        return f"http://{address}:{port}/hazelcast/{path}"
+
     def _ask(self, host: str, path: str) -> Any:
         """Send a request and return its answer, ``None`` if there was none."""
         try:
             with self.gate.open():
-                answer = requests.get(f"http://{self.addresses[host]}:{PORT}/hazelcast/{path}", timeout=ANSWER_S)
+                answer = requests.get(self._url(host, path), timeout=ANSWER_S)
                 return answer.json() if answer.ok else None
         except (requests.RequestException, OSError):
             return None
@@ -173,9 +177,7 @@ class HazelcastServers(RealPeers):
         members may consider another one lost while they join, and then exclude it permanently."""
         for host in self.data_hosts:
             with contextlib.suppress(requests.RequestException, OSError), self.gate.open():
-                requests.post(
-                    f"http://{self.addresses[host]}:{PORT}/hazelcast/{RESET_PATH}", data=f"{ACCOUNT}&", timeout=10
-                )
+                requests.post(self._url(host, RESET_PATH), data=f"{ACCOUNT}&", timeout=10)
 
     def _joined(self, host: str) -> int:
         """Number of members in the host's cluster; 0 if it does not answer."""
@@ -184,12 +186,13 @@ class HazelcastServers(RealPeers):
 
     def _make_group(self) -> str | None:
         """Make the CP group; return the reason if that failed, ``None`` if the group exists."""
-        members = [f"{ip}:{port}" for ip, port in self.address().addresses]
+        members = [f"{address}:{port}" for address, port in map(self.reached, self.data_hosts)]
         try:
             with self.gate.open():
                 client = HazelcastClient(
-                    cluster_name=ACCOUNT, cluster_members=members, cluster_connect_timeout=5, invocation_timeout=10
-                )
+                    cluster_name=ACCOUNT, cluster_members=members, cluster_connect_timeout=5, invocation_timeout=10,
+                    smart_routing=False,  # it would connect to the addresses that members announce
+                )  # fmt: skip
                 try:
                     client.cp_subsystem.get_atomic_long(PROBE).blocking().get()
                 finally:

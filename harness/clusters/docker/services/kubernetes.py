@@ -35,7 +35,7 @@ class KubernetesServers(RealServers):
 
     def _ask(self, host: str, path: str) -> bytes | None:
         """Return the body of the answer to a GET request, ``None`` if there was none or an error."""
-        connection = connect(self.addresses[host], PORT)
+        connection = connect(*self.reached(host))
         try:
             with self.gate.open():
                 status, body = request(connection, path)
@@ -55,7 +55,7 @@ class KubernetesServers(RealServers):
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from .kubernetes_keys import LeaseReader
 
-        return partial(LeaseReader, self.addresses[host], self.port(host))
+        return partial(LeaseReader, *self.reached(host))
 
     def version(self) -> str:
         body = self._ask(self.data_hosts[0], "/version")

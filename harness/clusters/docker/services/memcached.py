@@ -35,7 +35,7 @@ class MemcachedServers(RealServers):
 
     def _stats(self, host: str) -> dict[bytes, Any] | None:
         """Statistics that the server reports, ``None`` if it does not answer."""
-        client = Client((self.addresses[host], self.port(host)), connect_timeout=ANSWER_S, timeout=ANSWER_S)
+        client = Client(self.reached(host), connect_timeout=ANSWER_S, timeout=ANSWER_S)
         try:
             with self.gate.open():
                 stats: dict[bytes, Any] = client.stats()
@@ -55,7 +55,7 @@ class MemcachedServers(RealServers):
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from harness.clusters.key_readers.memcached import MemcachedKeyReader
 
-        return partial(MemcachedKeyReader, self.addresses[host], self.port(host))
+        return partial(MemcachedKeyReader, *self.reached(host))
 
     def version(self) -> str:
         """Name and version that the first server reports."""

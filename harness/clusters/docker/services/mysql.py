@@ -91,8 +91,9 @@ class MysqlServers(FaketimeServers):
 
     def _connect(self, host: str) -> Connection[Any]:
         timeouts: dict[str, Any] = {"connect_timeout": ANSWER_S, "read_timeout": ANSWER_S, "write_timeout": ANSWER_S}
+        address, port = self.reached(host)
         return pymysql.connect(
-            host=self.addresses[host], port=self.port(host), user=MANAGER, password=MANAGER, database=ACCOUNT,
+            host=address, port=port, user=MANAGER, password=MANAGER, database=ACCOUNT,
             autocommit=True, **timeouts,
         )  # fmt: skip
 

@@ -49,7 +49,7 @@ class NatsServers(RealPeers):
 
     def _ask(self, host: str, path: str) -> dict[str, Any] | None:
         """Return the answer to a request to the monitoring port, ``None`` if there was none or an error."""
-        connection = http.client.HTTPConnection(self.addresses[host], MONITOR_PORT, timeout=ANSWER_S)
+        connection = http.client.HTTPConnection(*self.reached(host, MONITOR_PORT), timeout=ANSWER_S)
         try:
             with self.gate.open():
                 connection.request("GET", f"/{path}")
@@ -78,7 +78,7 @@ class NatsServers(RealPeers):
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from .nats_keys import NatsKeyReader
 
-        return partial(NatsKeyReader, self.addresses[host], self.port(host))
+        return partial(NatsKeyReader, *self.reached(host))
 
     def version(self) -> str:
         response = self._ask(self.data_hosts[0], "varz")

@@ -86,8 +86,8 @@ class PostgresServers(FaketimeServers):
 
     def connection(self, host: str, port: int, database: str = ACCOUNT) -> Any:
         """Connect to a program of the host. Raises an error of pg8000, or OSError."""
-        address = {"host": self.addresses[host], "port": port, "database": database}
-        return Connection(ACCOUNT, timeout=ANSWER_S, ssl_context=False, **address)
+        address, port = self.reached(host, port)
+        return Connection(ACCOUNT, host=address, port=port, database=database, timeout=ANSWER_S, ssl_context=False)
 
     def ask(self, host: str, question: Callable[[Any], Any], *, port: int = 0, database: str = ACCOUNT) -> Any:
         """Send a request and return its answer, ``None`` if there was none. Without a ``port`` PostgreSQL itself is

@@ -70,9 +70,10 @@ class RedisServers(RealServers):
     # Probes.
 
     def _client(self, host: str) -> redis.Redis:
+        address, port = self.reached(host)
         return redis.Redis(
-            host=self.addresses[host],
-            port=self.port(host),
+            host=address,
+            port=port,
             socket_timeout=ANSWER_S,
             socket_connect_timeout=ANSWER_S,
             retry=Retry(NoBackoff(), 0),
@@ -114,7 +115,7 @@ class RedisServers(RealServers):
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from harness.clusters.key_readers.redis import RedisKeyReader
 
-        return partial(RedisKeyReader, self.addresses[host], self.port(host))
+        return partial(RedisKeyReader, *self.reached(host))
 
     def version(self) -> str:
         """Name and version that the first server reports."""

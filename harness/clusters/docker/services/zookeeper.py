@@ -58,9 +58,8 @@ class ZooKeeperServers(RealPeers):
 
     def _status(self, host: str) -> str:
         """Status text of a member; empty if it does not answer in time."""
-        address = self.addresses[host], self.port(host)
         try:
-            with self.gate.open(), socket.create_connection(address, ANSWER_S) as connection:
+            with self.gate.open(), socket.create_connection(self.reached(host), ANSWER_S) as connection:
                 connection.settimeout(ANSWER_S)
                 connection.sendall(b"srvr")
                 return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
@@ -93,7 +92,7 @@ class ZooKeeperServers(RealPeers):
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from harness.clusters.key_readers.zookeeper import ZooKeeperKeyReader
 
-        return partial(ZooKeeperKeyReader, self.addresses[host], self.port(host))
+        return partial(ZooKeeperKeyReader, *self.reached(host))
 
     def version(self) -> str:
         """Name and version that the first member reports."""
