@@ -1,10 +1,9 @@
-"""Try on the engine what every run on containers needs: an internal network, a container that this machine reaches, and
-the helper container."""
+"""Try on the engine what every run on containers needs: an internal network, a container on it, the helper container,
+and a way to the programs in containers."""
 
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
 from dataclasses import dataclass
 from typing import Final
@@ -14,16 +13,19 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from harness.clusters.conversation import Refused, Unanswered
-from harness.clusters.docker.containers.engine import Deployment
+from harness.clusters.docker.containers.engine import Box, Deployment
 from harness.clusters.docker.containers.helper_client import Helper
+from harness.clusters.docker.control import VARIABLE, ControlRoute, forced_way, open_route, refuses, unreached
 from harness.clusters.docker.images.base_image import explanation
 from harness.errors import EnvironmentLacking
 
 KIND: Final = "doctor"
-CLOSED: Final = 9
-"""A port on which nothing listens: a container that is reached refuses the connection."""
-REACHED_WITHIN_S: Final = 3.0
-ELSEWHERE: Final = "run harness where the engine's container networks are: on its machine, or with --network host"
+PING_S: Final = 3.0
+WAYS: Final = {
+    "direct": "programs in containers are reached by their addresses",
+    "engine": "programs in containers are reached through the engine",
+}
+NO_ROUTE: Final = "this machine does not reach the addresses of containers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,8 @@ class Trial:
 
 
 def try_run(engine: docker.DockerClient, base: str, client: str) -> Trial:
-    """Start a container of the image ``base``, reach it, and let a helper of the image ``client`` look at it ("" if
-    there is none yet). Everything is removed again."""
+    """Start a container of the image ``base``, let a helper of the image ``client`` look at it ("" if there is none
+    yet), and find the way to it. Everything is removed again. Raises UsageError for a wrong way in the environment."""
     began = time.monotonic()
     deployment = Deployment(engine, KIND)
     with contextlib.ExitStack() as closing:
@@ -47,33 +49,44 @@ def try_run(engine: docker.DockerClient, base: str, client: str) -> Trial:
             box = deployment.box("n1", base, "server")
         except (DockerException, RequestException) as error:
             return Trial("", f"no container starts on an internal network: {explanation(error)}")
-        if (unreached := _unreached(box.ip)) is not None:
-            seen = f"a container started, but this machine does not reach its address {box.ip}: {unreached}"
-            return Trial("", seen, ELSEWHERE)
         if not client:
+            way = forced_way() or ("direct" if refuses(box.ip) else "engine")
             return Trial(
-                "a container started on an internal network and was reached; the helper was not tried, since its image "
-                "is not built yet"
+                f"a container started on an internal network; {WAYS[way]}, which was not tried, since the helper's "
+                "image is not built yet"
             )
         try:
             helper = Helper(deployment, client, disks=False)
             closing.callback(helper.close)
-            helper.members(box)
-        except (DockerException, RequestException, Refused, Unanswered, OSError) as error:
+            trial = _try_helper(helper, box, began)
+        except (DockerException, RequestException, Refused, Unanswered, RuntimeError, OSError) as error:
             reason = explanation(error) if isinstance(error, DockerException) else str(error)
             return Trial("", f"the helper container, which injects faults, does not work: {reason}")
-    return Trial(f"a container on an internal network and the helper answered, in {time.monotonic() - began:.1f} s")
+    return trial
 
 
-def _unreached(address: str) -> str | None:
-    """Return why a container's address is not reached, None if it is."""
+def _try_helper(helper: Helper, box: Box, began: float) -> Trial:
+    if helper.ping(box, box.ip, PING_S) is None:
+        return Trial("", "a container does not answer a ping inside its own network namespace")
+    reason = unreached(helper)
+    if forced_way() == "direct" and reason:
+        return Trial("", f"{VARIABLE}=direct, but {NO_ROUTE}: {reason}", f"unset {VARIABLE}, to go through the engine")
     try:
-        socket.create_connection((address, CLOSED), REACHED_WITHIN_S).close()
-    except ConnectionRefusedError:
-        return None
-    except OSError as error:
-        return str(error)
-    return None
+        helper.check_machine()
+        route = open_route({"n1": box}, lambda: helper, has_helper=True)
+    except EnvironmentLacking as error:
+        return Trial("", str(error))
+    route.close()
+    seen = f"a container on an internal network and the helper answered, in {time.monotonic() - began:.1f} s"
+    return Trial(f"{seen}; {_explained(route, reason)}")
+
+
+def _explained(route: ControlRoute, reason: str) -> str:
+    """Return the chosen way, and why it was chosen if it was not the direct one."""
+    if route.way == "direct":
+        return WAYS["direct"]
+    why = f"{VARIABLE} demands it" if forced_way() == "engine" else f"{NO_ROUTE} ({reason})"
+    return f"{WAYS['engine']}, since {why}"
 
 
 def _remove(deployment: Deployment) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,10 @@ from harness.cli import doctor
 from harness.cli.doctor_trial import KIND
 from harness.clusters.docker.containers.engine import connect, find_clusters
 from harness.clusters.docker.images import base_image, golang
-from harness.clusters.docker.images.images import quiet
-from harness.errors import MISSING, VALID
+from harness.clusters.docker.images.images import Images, quiet
+from harness.errors import MISSING, USAGE, VALID
 from tests.containers.fakes import images_of
+from tests.containers.routeless import without_a_route
 
 
 def run_doctor(monkeypatch: pytest.MonkeyPatch, address: str) -> tuple[int, str]:
@@ -76,12 +75,25 @@ def test_doctor_reports_nothing_missing_with_an_engine() -> None:
 
 
 @pytest.mark.docker
-def test_doctor_says_if_this_machine_does_not_reach_containers() -> None:
-    base_image.base(connect(), quiet)  # without an image there is nothing to try
-    alone = ["unshare", "--net", sys.executable, "-m", "harness", "doctor"]  # the engine's socket is a file
-    done = subprocess.run(alone, capture_output=True, text=True, check=False)
-    said = " ".join(done.stdout.split())
-    assert done.returncode == MISSING
-    assert "a container started, but this machine does not reach its address" in said
-    assert "trial: run harness where the engine's container networks are" in said
+@pytest.mark.parametrize(
+    ("way", "status", "told"),
+    [
+        ("auto", VALID, "reached through the engine, since this machine does not reach the addresses of containers"),
+        ("engine", VALID, "reached through the engine, since HARNESS_CONTROL demands it"),
+        ("direct", MISSING, "HARNESS_CONTROL=direct, but this machine does not reach the addresses of containers"),
+        ("phone", USAGE, "HARNESS_CONTROL: got 'phone', expected auto, direct or engine"),
+    ],
+)
+def test_doctor_says_how_containers_are_reached_without_a_route_to_them(way: str, status: int, told: str) -> None:
+    Images(connect(), quiet).client()  # without an image there is nothing to try
+    done = without_a_route("doctor", HARNESS_CONTROL=way)
+    assert (done.returncode, told in " ".join(f"{done.stdout}{done.stderr}".split())) == (status, True), done
     assert not [cluster for cluster in find_clusters(connect()) if cluster.kind == KIND and not cluster.alive]
+
+
+@pytest.mark.docker
+def test_doctor_says_how_containers_are_reached_with_a_route_to_them() -> None:
+    Images(connect(), quiet).client()
+    text = io.StringIO()
+    assert doctor.doctor(Console(file=text, width=400)) == VALID
+    assert "programs in containers are reached by their addresses" in text.getvalue()

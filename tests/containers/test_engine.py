@@ -66,3 +66,11 @@ def test_networks_that_cannot_be_removed_are_reported_after_all_else_is_removed(
     with pytest.raises(EnvironmentLacking, match="stubborn: network has active endpoints"):
         engine.remove(SimpleNamespace(api=api), ["a run"])  # type: ignore[arg-type]
     assert api.left == ["stubborn"]
+
+
+def test_only_a_process_of_this_pid_namespace_and_machine_is_known_to_be_gone() -> None:
+    own = engine._process_name()
+    gone = f"999999999:{own.partition(':')[2]}"
+    assert engine._alive(own)
+    assert not engine._alive(gone)
+    assert engine._alive(f"{gone[:-1]}-"), "the boot id is that of another machine"

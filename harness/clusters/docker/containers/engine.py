@@ -22,6 +22,7 @@ from requests.exceptions import RequestException
 
 from harness.clusters.docker.images.base_image import explanation
 from harness.errors import EnvironmentLacking
+from harness.record.clocks import BOOT_ID
 
 from .channel import Channel
 
@@ -81,8 +82,9 @@ def _process_name(pid: int | None = None) -> str:
 
 
 def _pid_namespace() -> str:
-    """This process's PID namespace, in which process ids are unique."""
-    return str(Path("/proc/self/ns/pid").readlink())
+    """This process's PID namespace, in which process ids are unique, and the machine, among whose namespaces it is
+    unique: engines have users on other machines too."""
+    return f"{Path('/proc/self/ns/pid').readlink()}:{BOOT_ID.read_text(encoding='ascii').strip()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,7 @@ def _alive(owner: str) -> bool:
         return True
     pid = owner.partition(":")[0]
     if not owner.endswith(_pid_namespace()):
-        return True  # unknown: its owner is in another PID namespace; 'clean --all' removes it
+        return True  # unknown: its owner is in another PID namespace or machine; 'clean --all' removes it
     return pid.isdigit() and _process_name(int(pid)) == owner
 
 

@@ -121,6 +121,8 @@ class Relay:
         # A connection that is accepted, and refused at the other end, shows that loopback works.
         try:
             socket.create_connection(self.address(1, "0.0.0.0", 0), READY_S).close()
+        except ConnectionResetError:
+            pass
         except OSError as error:
             raise EnvironmentLacking(f"{LOOPBACK_DOWN} ({error})") from error
 
