@@ -69,8 +69,7 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     engine: str | UnsetType = UNSET
     """Version of the Docker engine."""
     control: str | UnsetType = UNSET
-    """Way by which the harness reached the containers: ``direct`` (by their addresses) or ``engine`` (through the Docker
-    engine)."""
+    """Way by which the harness reached the containers: ``direct`` (by their addresses) or ``engine`` (through it)."""
     image: str | UnsetType = UNSET
     """Images of the servers, separated by commas."""
     client_image: str | UnsetType = UNSET

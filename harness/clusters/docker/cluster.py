@@ -30,7 +30,7 @@ from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import OnKeyChange
 
 from .clocks import HostClocks
-from .control import ControlRoute
+from .control import ControlRoute, reaching
 from .disks import Disks
 from .hosts import ContainerClient, ServerHost
 from .kinds import servers_class
@@ -38,6 +38,7 @@ from .network import LinkFaults, LinkMethods
 from .processes import ProcessMethods
 from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
 from .taps import CommandTap
+from .user_modules import PLACE
 from .wire import WireRecorder
 
 Report = Callable[[str], None]
@@ -136,7 +137,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         return list(self._hosts.values())
 
     def run(self, main: Callable[[], None]) -> None:
-        with engine_errors(), self._lost_route():
+        with engine_errors(), reaching(lambda: self._route):
             try:
                 self.start_all()
                 main()
@@ -147,20 +148,6 @@ class DockerCluster(LinkMethods, ProcessMethods):
             raise self._entries.error
         for failure in self._client_failures():
             raise ClientError(failure)
-
-    @contextlib.contextmanager
-    def _lost_route(self) -> Iterator[None]:
-        """Raise EnvironmentLacking if containers were no longer reached at the end, whatever else went wrong then."""
-        try:
-            yield
-        except Exception:
-            self._check_route()
-            raise
-        self._check_route()
-
-    def _check_route(self) -> None:
-        if self._route is not None:
-            self._route.check()
 
     def _client_failures(self) -> list[str]:
         return [host.failure for host in self._hosts.values() if isinstance(host, ContainerClient) and host.failure]
@@ -289,7 +276,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
             raise RuntimeError(f"the resource does not start: {' | '.join(channel.errors)}")
 
     def _start_clients(self) -> None:
-        environment = {"PYTHONPATH": "/user"} if self._clients.source else {}
+        # Byte code of a copied module would be a change that the client's container is replaced for.
+        environment = {"PYTHONPATH": PLACE, "PYTHONDONTWRITEBYTECODE": "1"} if self._clients.source else {}
         self._entries.start()
         self._closing.callback(self._entries.end)
         for name in self._names:

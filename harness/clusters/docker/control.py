@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Literal
 
 from harness.clusters.docker.containers.engine import Box
@@ -80,17 +81,29 @@ class ControlRoute:
         except OSError:
             return NOWHERE
 
-    def check(self) -> None:
-        """Raise EnvironmentLacking if containers are no longer reached."""
-        if self.lost:
-            raise EnvironmentLacking(
-                f"the relay in the helper container ended during the run, so servers and proxies were no longer "
-                f"reached: {self.lost}; the run says nothing about the lock, repeat it"
-            )
-
     def close(self) -> None:
         if self._relay is not None:
             self._relay.close()
+
+
+@contextmanager
+def reaching(route: Callable[[], ControlRoute | None]) -> Iterator[None]:
+    """Context of a run; ``route`` returns the way once it is chosen. Raises EnvironmentLacking if containers were no
+    longer reached at its end, whatever else went wrong then."""
+    try:
+        yield
+    except Exception:
+        _check(route())
+        raise
+    _check(route())
+
+
+def _check(route: ControlRoute | None) -> None:
+    if route is not None and route.lost:
+        raise EnvironmentLacking(
+            "the relay in the helper container ended during the run, so servers and proxies were no longer reached: "
+            f"{route.lost}; the run says nothing about the lock, repeat it"
+        )
 
 
 def open_route(boxes: Mapping[str, Box], helper: Callable[[], Helper], *, has_helper: bool) -> ControlRoute:

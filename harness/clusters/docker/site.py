@@ -25,6 +25,7 @@ from harness.clusters.gate import NetworkGate
 from .control import ControlRoute, open_route
 from .disks import make_disks
 from .network import remove_packet_rules
+from .user_modules import UserModules
 
 RESOURCE: Final = "resource"
 RESOURCE_PORT: Final = 7000
@@ -132,9 +133,11 @@ class Site:
         }
         if wanted.clients:
             image = wanted.client_image
-            volumes = {str(wanted.source): {"bind": "/user", "mode": "ro"}} if wanted.source else {}
+            start = UserModules(wanted.source).start if wanted.source else lambda make, drop: make()  # noqa: ARG005
             calls[RESOURCE] = partial(make, RESOURCE, image, RESOURCE)
-            calls |= {name: partial(make, name, image, "client", volumes=volumes) for name in wanted.clients}
+            for name in wanted.clients:
+                client = partial(make, name, image, "client")
+                calls[name] = partial(start, client, partial(self.deployment.drop, name))
             if self._helper is None:
                 calls[HELPER] = partial(Helper, self.deployment, image, disks=bool(self._disks))
         return calls
