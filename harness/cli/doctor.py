@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.clusters import kinds
+from harness.clusters.docker.containers.engine import client_of_engine
 from harness.clusters.docker.images import base_image, maven
 from harness.clusters.docker.images.contexts import context_folder
 from harness.clusters.docker.images.golang import GO
@@ -89,13 +90,15 @@ def examine() -> list[RequirementFinding]:
     the containers that it starts are removed."""
     findings = [_python(), _sdk()]
     try:
-        engine = docker.from_env(timeout=int(PATIENCE_S))
+        engine = client_of_engine(int(PATIENCE_S))
         try:
             return [*findings, *_with_engine(engine, engine.version())]
         finally:
             engine.close()
     except (DockerException, RequestException) as error:
         return [*findings, _no_engine(error)]
+    except EnvironmentLacking as error:
+        return [*findings, RequirementFinding("Docker engine", "missing", str(error))]
 
 
 def _python() -> RequirementFinding:

@@ -48,7 +48,7 @@ def results_of(folder: Path, lock: str) -> dict[str, Any]:
         ("redis-token", "client-pause", VIOLATION),
         ("etcd-mutex", "partition-majority", VALID),
         ("mysql-get-lock", "kill", VALID),
-        ("postgres-advisory", "connection-reset", VALID),
+        ("postgres-advisory", "connection-reset", VIOLATION),
     ],
 )
 def test_a_fault_is_injected_and_observed_without_a_route(tmp_path: Path, lock: str, nemesis: str, status: int) -> None:

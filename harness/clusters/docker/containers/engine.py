@@ -25,6 +25,7 @@ from harness.errors import EnvironmentLacking
 from harness.record.clocks import BOOT_ID
 
 from .channel import Channel
+from .ssh_engine import SCHEME, local_socket
 
 RUN: Final = "io.lock-harness.run"
 """Label of everything that a run created; its value is the run's id."""
@@ -39,10 +40,21 @@ AT_ONCE: Final = 4
 INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
 
 
+def client_of_engine(timeout_s: int, max_pool_size: int = 64) -> docker.DockerClient:
+    """Return a client of the engine at DOCKER_HOST or the default socket, which need not answer.
+
+    Raises DockerException, and EnvironmentLacking or UsageError for an engine behind ssh.
+    """
+    address = os.environ.get("DOCKER_HOST", "")
+    if address.startswith(SCHEME):
+        return docker.DockerClient(local_socket(address), timeout=timeout_s, max_pool_size=max_pool_size)
+    return docker.from_env(timeout=timeout_s, max_pool_size=max_pool_size)
+
+
 def connect() -> docker.DockerClient:
     """Connect to the engine at DOCKER_HOST or the default socket; raise EnvironmentLacking if none answers."""
     try:
-        client = docker.from_env(timeout=60, max_pool_size=64)
+        client = client_of_engine(60)
         client.ping()
     except DockerException as error:
         where = os.environ.get("DOCKER_HOST", "its default socket")
