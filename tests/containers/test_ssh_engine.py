@@ -1,4 +1,4 @@
-"""The command by which ssh forwards a socket to an engine on another machine. No ssh server is needed."""
+"""Engines behind ssh and TLS: the command that forwards a socket, and what is refused. No ssh server is needed."""
 
 from __future__ import annotations
 
@@ -38,4 +38,11 @@ def test_what_is_no_address_of_a_machine_is_refused(url: str) -> None:
 def test_a_machine_without_an_ssh_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"ssh://127.0.0.1:{free_ports(1)[0]}")
     with pytest.raises(EnvironmentLacking, match=r"ssh does not connect to ssh://127\.0\.0\.1:\d+: .*refused"):
+        connect()
+
+
+def test_an_engine_that_demands_tls_is_refused_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2376")
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    with pytest.raises(EnvironmentLacking, match="demands TLS, which is not supported: use DOCKER_HOST=ssh://"):
         connect()

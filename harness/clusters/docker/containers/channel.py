@@ -19,7 +19,7 @@ STDERR: Final = 2
 
 def socket_of(raw: Any) -> socket.socket:
     """Return the socket of a program that the SDK has started with ``socket=True``."""
-    found: socket.socket = getattr(raw, "_sock", raw)  # with TLS it is the socket itself
+    found: socket.socket = raw._sock
     return found
 
 
