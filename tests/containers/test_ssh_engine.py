@@ -31,7 +31,7 @@ def test_the_socket_of_the_engine_is_forwarded(url: str, forwarded: str, told: l
 
 @pytest.mark.parametrize("url", ["ssh://", "ssh://server:many", "ssh://-oProxyCommand=run"])
 def test_what_is_no_address_of_a_machine_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="DOCKER_HOST: got .*, expected ssh://"):
+    with pytest.raises(UsageError, match=r"DOCKER_HOST: got .*, expected ssh://"):
         ssh_command(url, LOCAL)
 
 
