@@ -275,6 +275,15 @@ class Elections(Peers, Protocol):
         """Return the host that the servers' own protocol names as the leader now; ``None`` if there is none."""
 
 
+@runtime_checkable
+class ProcessorWaits(Protocol):
+    """Programs that share the processors of a real machine with others."""
+
+    def processor_waits(self) -> list[tuple[int, int]]:
+        """Return samples of about one second each, after the run: (monotonic time, longest time for which a thread of
+        the run's programs waited for a processor since the sample before), both in ns. Short waits are left out."""
+
+
 P = TypeVar("P")
 
 
@@ -322,6 +331,7 @@ FREEZE: Final[Ability[ClusterFreeze]] = Ability("freeze", ClusterFreeze)
 PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
+PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
     PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, MEMORY, PEERS, FAILOVER,
     ELECTIONS,

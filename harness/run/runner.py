@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
-from harness.clusters.abilities import FREEZE
+from harness.clusters.abilities import FREEZE, PROCESSOR_WAITS
 from harness.clusters.base import Cluster, names
 from harness.documents.lock import LockFacts
 from harness.errors import LockFailed
@@ -89,8 +89,13 @@ class Runner:
         finally:
             if "doubt" not in stop:
                 stop |= self._doubts(self.recorder.history)
-            self.recorder.nemesis("stop", stop, at=self._end())
+            self.recorder.nemesis("stop", {**stop, **self._processor_waits()}, at=self._end())
             self.recorder.close()
+
+    def _processor_waits(self) -> dict[str, Any]:
+        """Return how long programs waited for a processor; see :mod:`harness.checkers.overload`."""
+        found = PROCESSOR_WAITS.find(self._cluster)
+        return {} if found is None or not (waits := found.processor_waits()) else {"processor_waits": waits}
 
     def freeze(self) -> None:
         """Stop the nemesis, and freeze the whole cluster, which then outlives the run."""

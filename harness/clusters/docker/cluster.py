@@ -116,6 +116,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._record_wire = False
         self._key_watch: KeyWatch | None = None
         self._route: ControlRoute | None = None
+        self._waits: list[tuple[int, int]] = []
 
     @classmethod
     def part_types(cls, kind: str) -> tuple[type, ...]:
@@ -235,6 +236,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
         self._prepare_clients()
+        self._helper.watch_processors(list(self._boxes.values()))
+        self._closing.callback(self._end_waits)
         self._report("")
 
     def _prepare_clients(self) -> None:
@@ -253,6 +256,13 @@ class DockerCluster(LinkMethods, ProcessMethods):
             return None
         kind, addresses = self.endpoints().kind, self.endpoints().addresses
         return client.conversation.request("prepare", lock={**self._clients.lock, "kind": kind, "addresses": addresses})
+
+    def _end_waits(self) -> None:
+        with contextlib.suppress(Refused, Unanswered):
+            self._waits = self._helper.processor_waits()
+
+    def processor_waits(self) -> list[tuple[int, int]]:
+        return self._waits
 
     def _begin_wire(self) -> None:
         names = self.servers.data_hosts

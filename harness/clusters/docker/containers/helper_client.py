@@ -74,6 +74,14 @@ class Helper:
         if there is None or there != here:
             raise EnvironmentLacking(OTHER_MACHINE)
 
+    def watch_processors(self, boxes: Sequence[Box]) -> None:
+        """Sample how long the programs of these containers wait for a processor."""
+        self._ask("watch_processors", pids=[box.pid for box in boxes])
+
+    def processor_waits(self) -> list[tuple[int, int]]:
+        """End the sampling, and return the samples; see :class:`harness.clusters.abilities.ProcessorWaits`."""
+        return [(at, wait) for at, wait in self._ask("processor_waits")]
+
     def filter(self, scripts: dict[Box, str]) -> None:
         """Apply nftables scripts, each in the network namespace of its box."""
         self._ask("filter", scripts={str(box.pid): script for box, script in scripts.items()})

@@ -24,6 +24,7 @@ from .capture import Capture
 from .greeting import greet
 from .namespaces import NamespaceError
 from .nfqueue import PacketShape, QueueError
+from .processor_waits import ProcessorWaits, Waits, processes_of
 
 T = TypeVar("T")
 PATIENCE: Final = 5.0
@@ -183,6 +184,7 @@ class Operations:
         self._networks = network.Networks()
         self._disks = disks.ContainerDisks()
         self._captures: dict[int, Capture] = {}
+        self._waits: ProcessorWaits | None = None
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
             "machine": lambda _: monotonic_clock_name(),
             "greet": lambda _: greet(),
@@ -209,10 +211,13 @@ class Operations:
             "end_capture": lambda given: self._capture_of(given).stop(),
             "captured": self._captured,
             "forget_capture": lambda given: self._captures.pop(given.pid()) and None,
+            "watch_processors": self._watch_processors,
+            "processor_waits": lambda _: self._end_waits(),
         }
 
     def close(self) -> list[str]:
         """Thaw all disks and remove all delays; return error messages."""
+        self._end_waits()
         return self._disks.thaw_all() + self._networks.close()
 
     def _filter(self, given: Arguments) -> None:
@@ -292,6 +297,14 @@ class Operations:
     def _captured(self, given: Arguments) -> str:
         """Return a part of a recording, in base64."""
         return base64.b64encode(self._capture_of(given).part(given.whole("start"), given.whole("size"))).decode()
+
+    def _watch_processors(self, given: Arguments) -> None:
+        self._end_waits()
+        self._waits = ProcessorWaits(processes_of(given.pids()))
+
+    def _end_waits(self) -> Waits:
+        waits, self._waits = self._waits, None
+        return [] if waits is None else waits.stop()
 
     def _write(self, given: Arguments) -> None:
         """Replace the contents of the file with one path in each of several containers."""

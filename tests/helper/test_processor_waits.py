@@ -1,0 +1,78 @@
+"""Waits for a processor, of programs that are started for the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from harness.clusters.docker.helper.processes import state
+from harness.clusters.docker.helper.processor_waits import ProcessorWaits, processes_of
+
+BUSY = "while True: pass"
+IDLE = "import time; time.sleep(600)"
+
+
+@pytest.fixture
+def programs() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def start(programs: ExitStack, code: str, processor: int) -> int:
+    command = ["taskset", "-c", str(processor), sys.executable, "-c", code]
+    process = programs.enter_context(subprocess.Popen(command))
+    programs.callback(process.kill)
+    return process.pid
+
+
+def wait_channel(pid: int) -> str:
+    """Return the name of the kernel's function in which a process sleeps."""
+    return Path(f"/proc/{pid}/wchan").read_text()
+
+
+def processor_time_s(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def test_programs_that_share_a_processor_wait_as_long_as_the_others_run(programs: ExitStack) -> None:
+    processor = min(os.sched_getaffinity(0))
+    pids = [start(programs, BUSY, processor) for _ in range(3)]
+    waits = ProcessorWaits(lambda: pids, every_s=0.2)
+    before = [processor_time_s(pid) for pid in pids]
+    while min(processor_time_s(pid) - since for pid, since in zip(pids, before, strict=True)) < 0.3:
+        time.sleep(0.05)
+    samples = waits.stop()
+    assert sum(wait for _, wait in samples) > 0.5e9, "each waits while the two others run"
+    times = [at for at, _ in samples]
+    assert times == sorted(times)
+    assert abs(times[-1] - time.monotonic_ns()) < 60e9
+
+
+def test_a_program_that_sleeps_or_is_stopped_does_not_wait(programs: ExitStack) -> None:
+    processor = min(os.sched_getaffinity(0))
+    sleeping = start(programs, IDLE, processor)
+    stopped = start(programs, BUSY, processor)
+    os.kill(stopped, signal.SIGSTOP)
+    while "sleep" not in wait_channel(sleeping) or state(stopped) != "T":
+        time.sleep(0.05)
+    waits = ProcessorWaits(lambda: [sleeping, stopped], every_s=0.1)
+    time.sleep(0.5)
+    assert waits.stop() == []
+
+
+def test_processes_that_end_are_left_out(programs: ExitStack) -> None:
+    pid = start(programs, IDLE, min(os.sched_getaffinity(0)))
+    listed = processes_of([pid])
+    assert pid in listed()
+    waits = ProcessorWaits(listed, every_s=0.05)
+    programs.close()
+    waits.stop()
+    assert pid not in listed()
