@@ -100,6 +100,11 @@ def two_cores(bench: Bench) -> str:
     return f"Porcupine on one core {one:.2f} s, on two {two:.2f} s on the wall (30,000 lock calls, 20 clients)"
 
 
+def _is_wanted(case: Case, only: list[str], longest: int) -> bool:
+    named = not only or any(part in case.name for part in only)
+    return named and case.shape.operations <= longest
+
+
 def main() -> int:
     """Print the table and the goals."""
     parser = argparse.ArgumentParser(description="How quick checks of linearizability are.")
@@ -113,10 +118,13 @@ def main() -> int:
         help=f"time for one check, else {SECONDS:g}, or {QUICK_SECONDS:g} if quick",
     )
     parser.add_argument("--strict", action="store_true", help="fail if a goal is missed")
-    parser.add_argument("--only", default="", help="only cases whose name has this in it, such as lock-100000-20")
+    parser.add_argument(
+        "--only", action="append", default=[], help="only cases whose name has this, or one of these, in it"
+    )
+    parser.add_argument("--longest", type=int, default=cases.LONGEST, help="no history of more calls")
     asked = parser.parse_args()
     some = cases.unknown() if asked.unknown else cases.quick() if asked.quick else cases.full()
-    wanted = [case for case in some if asked.only in case.name]
+    wanted = [case for case in some if _is_wanted(case, asked.only, asked.longest)]
     seconds = asked.seconds or (QUICK_SECONDS if asked.quick else SECONDS)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

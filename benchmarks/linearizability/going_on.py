@@ -116,10 +116,19 @@ def _grant(table: Ints, waiting: Ints, waits: int, ready: Ints, turn: int, now: 
 
 @compilable
 def lock(
-    columns: Columns, clients: int, operations: int, unknown: Ints, wrong_from: int, seed: int, first: int, reads: float
+    columns: Columns,
+    clients: int,
+    operations: int,
+    unknown: Ints,
+    wrong_from: int,
+    seed: int,
+    first: int,
+    reads: float,
+    permits: int,
 ) -> tuple[int, int]:
     """Acquire (and wait), hold, release, pause, and again. With ``first`` = ``ENQUEUE`` they join a queue before each
     acquire. Whose turn comes is drawn, or the queue says it. ``reads`` is the share of turns that are readers', 0 to 1.
+    ``permits`` clients hold it at a time, besides readers.
 
     ``unknown`` are the numbers of calls, rising, from which on the next call of another client than the first
     :data:`SURE` has an unknown outcome. From the call ``wrong_from`` on, the lock is once granted to two. Tokens rise.
@@ -166,11 +175,12 @@ def lock(
                     _grant(table, waiting, waits, ready, turn, now)
                     waits -= 1
                     table[_DUE, me] = now + LONG + HOLD
-        reading = bool(holds.any())
-        while not (holds * (1 - table[_READS])).any():
+        reading = bool((holds * table[_READS]).any())
+        while (holds * (1 - table[_READS])).sum() < permits:
             turn = _next(table, waiting, waits, ready, in_order, reading)
             if turn == NIL:
                 break
             who = _grant(table, waiting, waits, ready, turn, now)
-            tokens, waits, holds[who], reading = tokens + 1, waits - 1, 1, True
+            tokens, waits, holds[who] = tokens + 1, waits - 1, 1
+            reading = reading or bool(table[_READS, who])
             table[_TOKEN, who] = tokens

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
+from benchmarks.linearizability.generate import PERMITS
 from harness.checkers.linearizability.check import check, quick_algorithm
 from harness.checkers.linearizability.problem import Budget, QuickResult, problem
 from harness.checkers.linearizability.repair import decided
-from harness.checkers.models import MODELS, Model
+from harness.checkers.models import MODELS, Model, Semaphore
 from harness.history import compiled
 from harness.history.calls import Calls
 from harness.history.files import read_calls
@@ -83,7 +84,7 @@ def peak() -> int:
 def main() -> None:
     """Print what was measured."""
     path, name, seconds, warm = sys.argv[1:]
-    model = MODELS[name]()
+    model = Semaphore(PERMITS) if name == Semaphore.name else MODELS[name]()
     usual, compiled.limits = compiled.limits, compiled.ALWAYS
     for _ in range(2):
         once(Path(warm), model, float(seconds))

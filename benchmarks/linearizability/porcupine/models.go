@@ -14,6 +14,7 @@ import (
 // than a NondeterministicModel, which carries sets of states.
 var models = map[string]porcupine.Model{
 	"mutex":           {Init: free, Step: anonymous},
+	"semaphore":       {Init: func() interface{} { return 0 }, Step: counted},
 	"owner-mutex":     {Init: free, Step: owned},
 	"reentrant-mutex": {Init: func() interface{} { return reentrant{none, 0} }, Step: again},
 	"fenced-mutex":    {Init: func() interface{} { return fenced{none, none} }, Step: tokens},
@@ -36,6 +37,21 @@ func anonymous(state, in, out interface{}) (bool, interface{}) {
 			return true, held
 		}
 		return true, none
+	}
+	return out.(output).unknown, state
+}
+
+// permits is that of generate.py.
+const permits = 3
+
+// counted is a semaphore: how many permits are taken.
+func counted(state, in, out interface{}) (bool, interface{}) {
+	taken, acquires := state.(int), in.(input).f == "acquire"
+	switch {
+	case acquires && taken < permits:
+		return true, taken + 1
+	case !acquires && taken > 0:
+		return true, taken - 1
 	}
 	return out.(output).unknown, state
 }
