@@ -1,7 +1,20 @@
 """Check what the lock protects: no lost update, no oversold stock, no money created (``LU``, the resource oracle).
 
-No fault touches the resource, and it numbers the accesses that it accepts, so their order is known. Only accesses that
-surely happened count as evidence. An access whose answer was lost may have happened; it can only excuse.
+No fault touches the resource, and it numbers the accesses that it accepts, so their order is known. Three models judge
+them:
+
+- A resource is a register, or a stock from which units are taken, or an order that is processed once. Its accesses must
+  fit that in their order: a read returns the newest value, a unit is there before it is taken.
+- A critical section is a transaction on these registers. The sections must have an order in which each happens at one
+  instant (:mod:`.sections`). If they have none, the accesses that are in each other's way are named as a lost update
+  and so on.
+- A counter in the lock's own service is a number to which each addition adds one (:mod:`.additions`).
+
+None of them knows what a section may write. That no money is made or lost is a property of the values, so the sums of
+:mod:`.money` are judged besides.
+
+Only accesses that surely happened count as evidence. An access whose answer was lost may have happened; it can only
+excuse, unless a read shows that it did happen.
 """
 
 from __future__ import annotations
@@ -16,10 +29,11 @@ import numpy as np
 from harness.history import History
 
 from .accesses import CODES, WRITES, Access, accesses, lost_accesses, sections
-from .additions import additions, collisions, unknown_additions
+from .additions import additions, collisions, misread, unknown_additions
 from .base import Json, Verdict, Violation, conclude, no_lock_taken, not_applicable
-from .holds import holds
+from .holds import Holds, holds
 from .money import conserved
+from .sections import Edge, Sections, critical_sections, explain
 from .view import ADD, FAIL, INVOKE, NONE, TAKE, View, view
 
 SHOWN: Final = 5
@@ -29,13 +43,14 @@ SHOWN: Final = 5
 class ResourceChecker:
     """The resource shows no lost update, stale read, oversold stock, order processed twice or money created.
 
-    - *lost-update*, *interleaved*: between the accepted read and the accepted write (or ``cas``) of a client (no new
-      acquire between them), the resource accepted a write of another client. It is a lost update if that one was based
-      on the same version or is itself a write without a read; otherwise (it had read an older version) interleaved.
-      Also a lost update: two confirmed additions (``add``) that saw the same number, see
-      :mod:`harness.checkers.additions`.
+    - *lost-update*, *interleaved*: the critical sections have no order. Between the accepted read and the accepted
+      write (or ``cas``) of a client (no new acquire between them), the resource accepted a write of another client. It
+      is a lost update if that one was based on the same version or is itself a write without a read; otherwise (it had
+      read an older version) interleaved. Also a lost update: two confirmed additions (``add``) that saw the same
+      number, see :mod:`harness.checkers.additions`.
     - *stale-read*: a read returned neither the newest accepted value nor one that a write with a lost answer may have
-      put there.
+      put there. An addition saw a number from before another one that was over when it began.
+    - *never-written*: additions saw more numbers than there were additions.
     - *read-changed*: between two reads of a client in one shared section, the resource accepted a write of another.
     - *oversold*: more takes were accepted than the ``stock`` of the start entry.
     - *processed-twice*: of something that is to be processed once, more than one ``mark`` was accepted.
@@ -56,15 +71,15 @@ class ResourceChecker:
         added = additions(columns)
         collided = list(collisions(columns, added))
         money = conserved(columns, by_key, lost)
-        reported = {violation.key for violation in money}
-        violations += [*collided, *money]
+        violations += [*collided, *(() if collided else misread(columns, added)), *money]
         for key, accepted in by_key.items():
-            if key not in reported:
-                violations += _interleaved(columns, accepted, sections(found, key))
             violations += _stale_reads(columns, accepted, lost.get(key, []))
-            violations += _changed(columns, accepted, sections(found, key))
             violations += _oversold(columns, key, accepted)
             violations += _processed_twice(columns, key, accepted)
+        ordered = critical_sections(columns, by_key, lost, found)
+        for key, some in ordered.items():
+            if circle := some.circle():
+                violations += _disorder(columns, key, circle, some, found, {one.key for one in violations})
         if not (by_key or lost or len(columns.rows(ADD))):
             return not_applicable(history, "the workload touched no resource", stats={"accepted": 0})
         gone = sum(lost_updates(accepted, sections(found, key)) for key, accepted in by_key.items()) + len(collided)
@@ -72,6 +87,7 @@ class ResourceChecker:
         stats["updates"] = sum(stats["writes"].values()) + len(added)
         stats["accepted"] += len(added)
         stats["unknown"] += unknown_additions(columns)
+        stats["sections"] = sum(len(some.sections) for some in ordered.values())
         fine = f"{stats['accepted']} accesses were in order"
         return conclude(history, violations, fine=fine, doubts=(_alone(history, columns),), stats=stats)
 
@@ -85,6 +101,22 @@ def _alone(history: History, columns: View) -> str | None:
     if len(clients) != 1:
         return None
     return f"only {columns.name(clients[0])} accessed the resource, so it was not contended"
+
+
+def _disorder(
+    columns: View, key: str, circle: list[Edge], some: Sections, found: Holds, reported: set[str | None]
+) -> list[Violation]:
+    """Return the violations of critical sections on ``key`` that have no order, if nothing else was ``reported``."""
+    registers = {name: [step.access for step in steps if not step.lost] for name, steps in some.steps.items()}
+    if not reported.isdisjoint({key, *registers}):
+        return []
+    begun = sections(found, key)
+    named = [
+        violation
+        for accepted in registers.values()
+        for violation in (*_interleaved(columns, accepted, begun), *_changed(columns, accepted, begun))
+    ]
+    return named or [explain(columns, key, circle)]
 
 
 def _interleaved(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:

@@ -26,6 +26,31 @@ def order_twice() -> History:
     return story.access("c0", "mark", 2.7, 3, key="o0").release("c0", 2.8, key="o0").history()
 
 
+@row("order-blind", invalid=(RES,), valid=(ME, FO))
+def order_blind() -> History:
+    """The lock works. The second centre does not look whether the order has been processed."""
+    story = Story().acquire("c0", 0.1, 0.11, key="o0").access("c0", "read", 0.2, 0, 0, key="o0")
+    story.access("c0", "mark", 0.3, 1, key="o0").release("c0", 0.4, key="o0").acquire("c1", 0.2, 0.5, key="o0")
+    return story.access("c1", "mark", 0.6, 2, key="o0").release("c1", 0.7, key="o0").history()
+
+
+@row("sales-interleaved", invalid=(ME, RES), valid=(FO,))
+def sales_interleaved() -> History:
+    """Three units are sold, and no fourth one. The sections of two sales are interleaved."""
+    story = overlap("i0", stock={"i0": 3}).access("c0", "read", 0.2, 0, 3, key="i0")
+    story.access("c1", "read", 2.3, 1, 3, key="i0").access("c1", "take", 2.5, 2, key="i0").release("c1", 2.6, key="i0")
+    return story.access("c0", "take", 2.7, 3, key="i0").release("c0", 2.8, key="i0").history()
+
+
+@row("sales-in-order", valid=(ME, RES, FO))
+def sales_in_order() -> History:
+    """CONTROL: the second client looks after the first one has bought."""
+    story = Story(stock={"i0": 3}).acquire("c0", 0.1, 0.11, key="i0").access("c0", "read", 0.2, 0, 3, key="i0")
+    story.access("c0", "take", 0.3, 1, key="i0").release("c0", 0.4, key="i0").acquire("c1", 0.2, 0.5, key="i0")
+    story.access("c1", "read", 0.6, 2, 2, key="i0").access("c1", "take", 0.7, 3, key="i0")
+    return story.release("c1", 0.8, key="i0").history()
+
+
 @row("order-info", valid=(RES,))
 def order_info() -> History:
     """The write of the first centre has an unknown outcome. The second centre's read shows that it did not take

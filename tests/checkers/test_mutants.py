@@ -39,6 +39,7 @@ from harness.checkers import (
     refusals,
     release,
     resource,
+    sections,
     stuck,
     try_lock,
     view,
@@ -76,6 +77,10 @@ def none_overlap(group: Ints, start: Ints, end: Ints) -> Bools:
 
 def no_violations(*_: Any) -> list[Any]:
     return []
+
+
+def every_addition(columns: View) -> dict[int, int]:
+    return {at: at for at in columns.rows(view.ADD, view.INVOKE).tolist()}
 
 
 def first_hold(found: Any, act: Any) -> int:
@@ -209,17 +214,16 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("texts are never tokens", fencing, "_without_order", lambda *_: "texts"),
     ],
     "resource": [
-        ("interleaving passes", resource, "_interleaved", no_items),
+        ("sections need no order", sections.Sections, "circle", no_violations),
         ("stale reads pass", resource, "_stale_reads", no_items),
-        ("what changes under a reader passes", resource, "_changed", no_items),
         ("stock is endless", resource, "_oversold", no_items),
         ("lost writes explain nothing", resource, "_explained", never),
-        ("all is one section", resource, "_same_section", always),
-        ("a conditional write is none", resource, "WRITES", frozenset({"write"})),
+        ("all is one section", sections, "bisect", lambda *_: 1),
+        ("a conditional write is none", sections, "CHANGES", frozenset({"write"})),
         ("what is done twice passes", resource, "_processed_twice", no_items),
         ("additions never collide", resource, "collisions", no_items),
         ("open transactions are committed", additions, "OK", INFO),
-        ("whoever adds has committed", additions, "_released_sections", lambda columns: set(range(columns.length))),
+        ("whoever adds has committed", additions, "_released_sections", every_addition),
         ("money is not counted", resource, "conserved", no_violations),
         ("lost answers explain no money", money, "_unknown", no_violations),
         ("every grabber writes down his share", money, "_all_paid", always),

@@ -7,7 +7,9 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from harness.checkers.resource import ResourceChecker
 from harness.history import History
 from harness.plan import FaultSpec, Plan
 from harness.run.judging import Result
@@ -43,6 +45,23 @@ def test_a_correct_lock_gives_a_valid_run(workload: str, clients: int) -> None:
         result = play(workload, clients=clients, seed=seed)
         assert result.valid is True, explanations(result)
         assert result.verdicts["resource"].stats["accepted"] > 50
+        assert result.verdicts["resource"].stats["sections"] > 20
+
+
+@pytest.mark.parametrize("workload", ["inventory", pytest.param("queue", marks=pytest.mark.slow)])
+def test_critical_sections_of_a_correct_lock_are_in_order(workload: str) -> None:
+    result = play(workload)
+    assert result.verdicts["resource"].valid is True, explanations(result)
+    assert result.verdicts["resource"].stats["sections"] > 10
+
+
+def test_sales_of_a_late_client_are_out_of_order_although_nothing_is_oversold() -> None:
+    """The stock is judged as if each item had more units than anybody can buy."""
+    start, *others = play("inventory", faults=(LATE,), time_limit=7.0).history
+    plenty = replace(start, value={**start.value, "stock": dict.fromkeys(start.value["stock"], 1_000)})
+    verdict = ResourceChecker().check(History([plenty, *others]))
+    assert {violation.kind for violation in verdict.evidence} == {"interleaved"}
+    assert "sold a unit of i" in verdict.explanation
 
 
 @pytest.mark.few(1)
