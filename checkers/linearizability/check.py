@@ -128,6 +128,8 @@ def _refuse_misfit(calls: Calls, made: Mapping[str, int], model: Model, name: st
 
 def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
     """Return the fast algorithm for exactly this model; a derived class may change its meaning."""
+    if type(model.model if isinstance(model, WithRefusals) else model) in (Register, CasRegister):
+        return lambda calls: _register(calls, model)
     if isinstance(model, WithRefusals):
         granted = quick_algorithm(model.model)
         return None if granted is None else lambda calls: _with_refusals(granted, calls, model)
@@ -144,11 +146,29 @@ def quick_algorithm(model: Model) -> Callable[[Calls], QuickResult] | None:
         from . import definite
 
         return lambda calls: definite.check(calls, model)
-    if isinstance(model, Register) and kind in (Register, CasRegister, KeyValue):
+    if isinstance(model, KeyValue) and kind is KeyValue:
         from . import chains
 
         return lambda calls: chains.check(calls, model)
     return _monitor(kind)
+
+
+def _register(calls: Calls, model: Model) -> QuickResult:
+    """Return the result for a register, with or without failed calls: of a small history in plain Python, if that
+    decides it."""
+    from . import small
+
+    decided = small.check(calls, model)
+    if decided is not None:
+        return decided
+    from . import chains
+
+    if isinstance(model, WithRefusals):
+        register = model.model
+        assert isinstance(register, Register)
+        return _with_refusals(lambda granted: chains.check(granted, register), calls, model)
+    assert isinstance(model, Register)
+    return chains.check(calls, model)
 
 
 def _monitor(kind: type[Model]) -> Callable[[Calls], QuickResult] | None:

@@ -70,21 +70,22 @@ class CasRegister(Register):
             return super().step(state, operation)
         if operation.argument is None and not operation.known:
             return Inconsistent("the value that it would have written is unknown")
-        old, new = _old_and_new(operation)
+        old, new = old_and_new(operation.argument)
         return new if old == state else Inconsistent(f"the value is {worded(state)}")
 
     def refuse(self, state: Hashable, operation: Operation) -> Hashable | Inconsistent:
-        old, _ = _old_and_new(operation)
+        old, _ = old_and_new(operation.argument)
         return state if old != state else Inconsistent(f"the value is {worded(state)}")
 
 
-def _old_and_new(operation: Operation) -> tuple[Hashable, Hashable]:
-    pair = operation.argument
+def old_and_new(argument: Any) -> tuple[Hashable, Hashable]:
+    """Return the two values of a compare-and-set; raises ValueError if it has not got them."""
+    pair = argument
     if type(pair) is tuple and len(pair) == 2 and type(pair[0]) in _DISTINCT and type(pair[1]) in _DISTINCT:
         return pair  # nearly every history has these, and a table asks for each pair often
     pair = frozen(pair)
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise ValueError(f"the value of a cas is [old, new], got {operation.argument!r}")
+        raise ValueError(f"the value of a cas is [old, new], got {argument!r}")
     return pair
 
 

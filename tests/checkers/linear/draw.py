@@ -122,7 +122,7 @@ def _possible_events(
 
 def _as_read(result: Any) -> Any:
     """Return what a call returned as a reader of histories gives it to a model."""
-    good = result and result.get("extended", result.get("valid"))
+    good = result.get("extended", result.get("valid")) if isinstance(result, dict) else None
     return result if good is None else {**result, "good": good}
 
 
