@@ -22,10 +22,12 @@ from .problem import ProvedImpossible, QuickResult
 
 LARGEST: Final = 200
 """The most calls of a history that is decided here."""
-CONFIGURATIONS: Final = 400
+CONFIGURATIONS: Final = 2_000
 """The most configurations that are tried for a key."""
 IMPOSSIBLE: Final = -1
 Row = tuple[int, ...]
+Told = tuple[Row, bool]
+"""What an effect does, and whether it never changes the value."""
 Call = tuple[int, int, int]
 """The positions of invocation and return (NEVER: unknown outcome), and the number of its effect."""
 Effect = tuple[int, int, int]
@@ -66,11 +68,10 @@ class _Effects:
         columns = (calls.f, calls.argument, calls.result, calls.known)
         self._what = list(zip(*(column.tolist() for column in columns), strict=True))
         effect_of = {what: self._read(*what) for what in set(self._what)}
-        effects = list({effect for effect in effect_of.values() if effect})
+        self._effects = effects = list({effect for effect in effect_of.values() if effect})
         number = {effect: place for place, effect in enumerate(effects)}
         self._effect = {what: number[effect] if effect else NONE for what, effect in effect_of.items()}
-        self._written = [effect[2] for effect in effects]
-        self.table = [self._as_row(*effect) for effect in effects]
+        self.table: list[Told] = [(self._as_row(*effect), effect[2] in (NONE, effect[0])) for effect in effects]
 
     def by_key(self) -> dict[int, list[Call]]:
         """Return the calls of each key, by invocation, without those that say nothing."""
@@ -87,10 +88,15 @@ class _Effects:
 
     def is_unambiguous(self, key: int) -> bool:
         """Return whether each value is written once to ``key``, and the initial one never."""
-        effects = [self._effect[self._what[row]] for row in self.rows[key]]
-        written = [0, *(self._written[effect] for effect in effects if effect != NONE)]
-        written = [value for value in written if value != NONE]
-        return len(set(written)) == len(written)
+        written = {0}
+        for row in self.rows[key]:
+            effect = self._effect[self._what[row]]
+            if effect == NONE or self._effects[effect][2] == NONE:
+                continue
+            if self._effects[effect][2] in written:
+                return False
+            written.add(self._effects[effect][2])
+        return True
 
     def _read(self, f: int, argument: int, result: int, known: int) -> Effect | None:
         """Return the effect of a call, None if it has none and says nothing."""
@@ -132,18 +138,18 @@ Level = tuple[int, int, list[Move], list[Move]]
 the others, after which come those of unknown outcome."""
 
 
-def _search(calls: Sequence[Call], effects: Sequence[Row]) -> int | None:
+def _search(calls: Sequence[Call], effects: Sequence[Told]) -> int | None:
     """Return the position of the return that no order of the calls reaches, NEVER if there is none; None if the search
     was given up."""
-    returns = sorted((call[1], number) for number, call in enumerate(calls) if call[1] != NEVER)
+    returns = sorted([(call[1], number) for number, call in enumerate(calls) if call[1] != NEVER])
     coming = _levels(calls, returns, effects)
     levels: list[Level] = []
     seen: set[tuple[int, int, int]] = set()
     stack = [(0, 0, 0)]
-    deepest = 0
+    deepest, last = 0, len(returns)
     while stack:
         level, state, done = stack.pop()
-        while level < len(returns):
+        while level < last:
             if level == len(levels):
                 levels.append(next(coming))
             _, back, still, _ = levels[level]
@@ -161,7 +167,8 @@ def _search(calls: Sequence[Call], effects: Sequence[Row]) -> int | None:
             if len(seen) == CONFIGURATIONS:
                 return None
             seen.add(config)
-            deepest = max(deepest, level)
+            if level > deepest:  # noqa: PLR1730 - max() takes longer
+                deepest = level
             stack += _moves(levels[level][3], *config)
     return levels[deepest][0]
 
@@ -181,19 +188,19 @@ def _moves(pending: Sequence[Move], level: int, state: int, done: int) -> list[t
     return found
 
 
-def _levels(calls: Sequence[Call], returns: Sequence[tuple[int, int]], effects: Sequence[Row]) -> Iterator[Level]:
+def _levels(calls: Sequence[Call], returns: Sequence[tuple[int, int]], effects: Sequence[Told]) -> Iterator[Level]:
     """Yield what is pending at each of the ``returns``: positions, each with the number of its call."""
-    still = [all(after in (IMPOSSIBLE, before) for before, after in enumerate(row)) for row in effects]
     pending: tuple[list[Move], list[Move]] = [], []  # those that may change the value, and those that never do
     unknown: list[Move] = []
     left, count = 0, len(calls)
     for end, number in returns:
         while left < count and calls[left][0] < end:
             _, back, effect = calls[left]
+            row, still = effects[effect]
             if back != NEVER:
-                insort(pending[still[effect]], (back, 1 << left, effects[effect], effect, False))
-            elif not still[effect]:  # rule (b)
-                unknown.append((back, 1 << left, effects[effect], effect, True))
+                insort(pending[still], (back, 1 << left, row, effect, False))
+            elif not still:  # rule (b)
+                unknown.append((back, 1 << left, row, effect, True))
             left += 1
         yield end, 1 << number, pending[1][:], pending[0] + unknown
-        del pending[still[calls[number][2]]][0]
+        del pending[effects[calls[number][2]][1]][0]
