@@ -18,6 +18,7 @@ from harness.checkers.models import Mutex, Operation, Semaphore
 from harness.history.calls import NEVER, NONE, Calls
 from tests.checkers.linear.brute import linearizable
 from tests.checkers.linear.build import calls, mutant
+from tests.checkers.linear.orders import has_order
 
 TAKE, GIVE = 0, 1
 OPERATIONS = (Operation("acquire"), Operation("release"))
@@ -42,16 +43,16 @@ class Small(NamedTuple):
 
     def right(self, model: Mutex | Semaphore) -> bool:
         """Return the verdict of brute force."""
-        return linearizable(
-            KeyProblem(
-                np.array(self.invoked, dtype=np.int64),
-                np.array(self.returned, dtype=np.int64),
-                np.array([MAY if at == NEVER else MUST for at in self.returned], dtype=np.int8),
-                np.array(self.sides, dtype=np.int32),
-                OPERATIONS,
-                np.arange(len(self.sides)),
-            ),
-            model,
+        return linearizable(self.problem(), model)
+
+    def problem(self) -> KeyProblem:
+        return KeyProblem(
+            np.array(self.invoked, dtype=np.int64),
+            np.array(self.returned, dtype=np.int64),
+            np.array([MAY if at == NEVER else MUST for at in self.returned], dtype=np.int8),
+            np.array(self.sides, dtype=np.int32),
+            OPERATIONS,
+            np.arange(len(self.sides)),
         )
 
 
@@ -179,6 +180,19 @@ def test_brute_force_agrees_on_every_history_of_seven_calls(
 def test_brute_force_agrees_on_drawn_histories(number: int, size: int, model: Mutex | Semaphore) -> None:
     wrong = compare([draw_history(seed, size) for seed in range(number)], model)
     assert number / 40 < wrong < number * 9 / 10
+
+
+@pytest.mark.parametrize("model", LOCKS)
+@pytest.mark.parametrize(
+    "some", [range(30), pytest.param(range(50_000, 100_000), marks=[pytest.mark.long, pytest.mark.timeout(0)])]
+)
+def test_all_orders_agree_on_drawn_histories_of_twelve_calls(some: range, model: Mutex | Semaphore) -> None:
+    """Brute force takes too long for so many calls, and configurations shared by histories do not."""
+    histories = [draw_history(seed, 12) for seed in some]
+    failures = wrong_ones(histories, model)
+    for number, history in enumerate(histories):
+        assert has_order(history.problem(), model) == (number not in failures), history
+    assert len(some) / 40 < len(failures) < len(some) * 9 / 10
 
 
 def mutated_module(*changes: tuple[str, str]) -> ModuleType:
