@@ -2,7 +2,8 @@
 
 Makes a store (10,000 runs unless told otherwise), starts the command on it, and asks over real connections: the first
 answer, which looks at every run; later ones; ones after a pause, when the store is looked at again; filters and orders;
-50 at once; a zip of a run of half a gigabyte. Says what memory the server took meanwhile.
+the status of locks over 60 nightly runs; how soon 50 open lists are told of a new run; 50 requests at once; a zip of a
+run of half a gigabyte. Says what memory the server took meanwhile.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from tests.reports import nights
 from tests.serve import stores
 
 RUNS: Final = 10_000
+NIGHTS: Final = 60
 LARGE: Final = 500_000_000
 """Bytes of the history of the large run."""
 EVIDENCE: Final = [{"kind": "overlap", "key": "k0", "sentence": "c4 and c3 both held k0. " * 8, "indices": [1, 2]}] * 30
@@ -101,6 +104,39 @@ def at_once(port: int, count: int) -> list[float]:
         return list(pool.map(lambda n: timed(lambda: ask(port, FILTERS[n % len(FILTERS)])), range(count)))
 
 
+def nightly_runs(store: Path) -> None:
+    """Store nightly runs with 200 outcomes each: 40 locks under 5 families of faults."""
+    outcomes = [
+        nights.outcome(f"s{lock}-{fault}", lock=f"lock-{lock}", faults=[f"fault-{fault}"])
+        for lock in range(40)
+        for fault in range(5)
+    ]
+    for number in range(NIGHTS):
+        began = f"{stores.began(number * 200):%Y-%m-%dT%H:%M:%SZ}"
+        nights.add(store / "results.db", {**nights.explored(), "started_at": began, "outcomes": outcomes})
+
+
+def told(port: int, store: Path, count: int) -> list[float]:
+    """Return for each of ``count`` open lists the milliseconds from a new run to its event."""
+    streams = []
+    for _ in range(count):
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("GET", "/events")
+        streams.append(connection.getresponse())
+        next_event(streams[-1])
+    stores.add(store, 1_000_000)
+    added = time.perf_counter()
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda one: (next_event(one), (time.perf_counter() - added) * 1000)[1], streams))
+
+
+def next_event(stream: http.client.HTTPResponse) -> bytes:
+    while line := stream.readline():
+        if line.startswith(b"data:"):
+            return line
+    raise AssertionError("the stream ended")
+
+
 def zipped(port: int, process: int, store: Path) -> None:
     run = stores.add(store, 0, store / "large" / stores.name(0))
     line = stores.OP * 1000
@@ -125,6 +161,9 @@ def measure(store: Path, count: int) -> None:
             tell(target[:34], [timed(lambda: ask(port, target)) for _ in range(30)])  # noqa: B023
         run = stores.results(7)["lock"]
         tell("the page of a run", [timed(lambda: ask(port, f"/runs/{run}/{stores.name(7)}/")) for _ in range(100)])
+        print(f"the status, first answer: {timed(lambda: ask(port, '/status')):.0f} ms")
+        tell("the status of locks", [timed(lambda: ask(port, "/status")) for _ in range(50)])
+        tell("a new run, 50 lists told", told(port, store, 50))
         began = time.perf_counter()
         times = at_once(port, 50)
         tell("50 at once, each", times)
@@ -138,6 +177,7 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else RUNS
     with tempfile.TemporaryDirectory() as folder:
         make(Path(folder), count)
+        nightly_runs(Path(folder))
         print(f"load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         measure(Path(folder), count)
 

@@ -14,15 +14,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from harness.documents.heads import HeadChecker
 from harness.errors import HarnessError, UsageError
 from harness.faults.clock import ClockJump, ClockSkew
 from harness.plan import allowing, load
 from harness.run import store as stores
 
-from . import files, live, pages, sending, zipped
+from . import compare_page, files, live, pages, sending, zipped
+from .events import RunEvents
 from .guard import Guard
 from .index import Index, Run, Unreadable, read_results
 from .query import PAGE, BadQuery, Choices, Query
+from .status_page import StatusPage, StatusQuery
 from .studies import Studies
 from .trends_page import FRONT, TrendsPage
 
@@ -48,6 +51,8 @@ class StorePages:
         self.index = Index(store)
         self.studies = {folder: Studies(store, folder) for folder in EMPTY}
         self.trends = TrendsPage(store)
+        self.status = StatusPage(store)
+        self.events = RunEvents(self.index)
         self._known: tuple[list[Run], Choices] = ([], Choices([], [], []))
 
     def routes(self) -> list[BaseRoute]:
@@ -58,6 +63,9 @@ class StorePages:
             Route("/runs/{lock}/{run}/", self.run),
             *(Route(f"/{folder}/", self.all_studies, name=folder) for folder in self.studies),
             *(Route(f"/trends{end}", self.all_nights) for end in ("", "/")),
+            *(Route(f"/status{end}", self.all_statuses) for end in ("", "/")),
+            *(Route(f"/compare{end}", self.compare) for end in ("", "/")),
+            Route("/events", self.events.stream),
             *(
                 Route(path, _with_slash)
                 for path in ("/runs/{lock}/{run}", "/live/{lock}/{run}", *map("/{}".format, EMPTY))
@@ -125,6 +133,8 @@ class StorePages:
             again=shlex.join(["harness", "report", str(self.store / lock / name)]),
             zip=pages.zip_url(lock, name),
             live=pages.live_url(lock, name),
+            others=compare_page.choices(self.index, run),
+            measured=compare_page.stored_measurements(folder),
         )
 
     def zip(self, request: Request) -> Response:
@@ -154,6 +164,34 @@ class StorePages:
             return pages.answer("no_trends.html", here="trends", why=str(error), fill=self._command("harness nightly"))
         return pages.embedded_page(text)
 
+    def all_statuses(self, request: Request) -> Response:
+        """Show the state of each lock under each family of faults."""
+        try:
+            values = self.status.values(StatusQuery.of(request.query_params))
+        except BadQuery as error:
+            return pages.problem(400, f"{error}.")
+        except HarnessError as error:
+            return pages.answer("no_trends.html", here="status", why=str(error), fill=self._command("harness nightly"))
+        return pages.answer("status.html", here="status", **values)
+
+    def compare(self, request: Request) -> Response:
+        """Show two runs side by side; the parameters ``a`` and ``b`` are their places in the store, ``lock/run``."""
+        both = [compare_page.compared(self.store, self.index, request.query_params.get(name, "")) for name in "ab"]
+        first, second = both
+        if first is None or second is None:
+            return pages.problem(404, f"{'a' if first is None else 'b'}: expected a run of this store as lock/run.")
+        names = dict.fromkeys((*first.checkers, *second.checkers))
+        states = {name: (_state_in(first.checkers.get(name)), _state_in(second.checkers.get(name))) for name in names}
+        return pages.answer(
+            "compare.html",
+            here="runs",
+            both=(first, second),
+            headline=compare_page.conclusion(states),
+            properties=sorted(states.items(), key=lambda one: one[1][0] == one[1][1]),
+            settings=compare_page.settings(first, second),
+            measured=compare_page.measurements(first, second),
+        )
+
     def file(self, request: Request) -> Response:
         """Send a file of the store unchanged; for a folder, redirect to the page that represents it."""
         parts = tuple(name for name in request.path_params["path"].split("/") if name)
@@ -176,6 +214,10 @@ class StorePages:
 
     def _command(self, command: str) -> str:
         return command if self.store == Path("store") else f"{command} --out {shlex.quote(str(self.store))}"
+
+
+def _state_in(checker: HeadChecker | None) -> str:
+    return "" if checker is None else pages.state_of(checker)
 
 
 def _history(store: Path, lock: str, run: str) -> str:

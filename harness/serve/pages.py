@@ -30,6 +30,7 @@ TITLES: Final = {"running": "Running now", "broken": "No verdict"}
 """Headings of runs without a verdict."""
 NAVIGATION: Final = (
     ("runs", "/", "Runs"),
+    ("status", "/status", "Status"),
     ("comparisons", "/comparisons/", "Comparisons"),
     ("sweeps", "/sweeps/", "Sweeps"),
     ("hunts", "/hunts/", "Hunts"),
@@ -103,10 +104,10 @@ def script_of(name: str) -> str:
 
 @cache
 def _templates() -> jinja2.Environment:
-    return page.templates({"moment": moment, "size": size, "clean": clean, "property_state": _state})
+    return page.templates({"moment": moment, "size": size, "clean": clean, "property_state": state_of})
 
 
-def _state(checker: HeadChecker) -> str:
+def state_of(checker: HeadChecker) -> str:
     """Return the state of a property; documents of schema 1 lack it."""
     if checker.state:
         return checker.state if checker.state in PROPERTY_STATES else "not-tested"

@@ -1,0 +1,155 @@
+"""The status of locks over nightly runs, and two runs side by side."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from harness.serve.app import application
+from tests.reports import nights
+from tests.serve import stores
+from tests.serve.asking import request
+
+EVIL = "<script>alert(1)</script>\"'&"
+
+
+def night(day: int, *outcomes: dict[str, object]) -> dict[str, object]:
+    return {**nights.explored(), "started_at": f"2026-11-{day}T02:00:00Z", "outcomes": list(outcomes)}
+
+
+@pytest.fixture
+def dashboard(tmp_path: Path) -> Path:
+    """A store of three nightly runs: redlock broke in the second one, and a cure stayed safe."""
+    kept = nights.outcome("clock-jump-redlock.safe")
+    broken = nights.outcome("clock-jump-redlock", reason="Two clients held k0.")
+    limit = nights.outcome("ttl-pause-write", states={"resource": "known-limit"}, valid=False)
+    before = {**broken, "states": {"mutual-exclusion": "kept"}, "valid": True}
+    for day, outcomes in ((20, (kept, before)), (21, (kept, broken)), (22, (kept, broken, limit))):
+        nights.add(tmp_path / "results.db", night(day, *outcomes))
+    return tmp_path
+
+
+def text_of(page: str) -> str:
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def test_the_status_says_what_is_broken_and_since_when(dashboard: Path) -> None:
+    answer = request(application(dashboard), "/status")
+    assert answer.status == 200
+    said = text_of(answer.text)
+    assert "1 of 3 locks broke a promise" in said
+    assert "clock-jump: broken since 2026-11-21 02:00" in said
+    assert "2 nightly runs, before: kept · Two clients held k0." in said
+    assert "clock-jump: kept since 2026-11-20" in said
+    assert "client-pause: known limit since 2026-11-22" in said
+    assert "locks of the catalogue are in no nightly run" in said
+
+
+def test_the_status_is_filtered_by_the_address(dashboard: Path) -> None:
+    app = application(dashboard)
+    for query, locks in (
+        ("", ["redis-token", "redlock", "redlock-fenced"]),
+        ("?state=broken", ["redlock"]),
+        ("?state=kept&cluster=sim", ["redlock-fenced"]),
+        ("?text=pause", ["redis-token"]),
+        ("?cluster=docker", []),
+    ):
+        page = request(app, f"/status{query}").text
+        assert re.findall(r'<h2 id="lock-\d+"><a href="[^"]*">([^<]*)</a>', page) == locks, query
+    assert "No combination of lock and family matches." in request(app, "/status?text=nothing").text
+
+
+@pytest.mark.parametrize("query", ["state=bad", "cluster=cloud"])
+def test_an_invalid_filter_of_the_status_is_refused_with_its_name(dashboard: Path, query: str) -> None:
+    answer = request(application(dashboard), f"/status?{query}")
+    assert answer.status == 400
+    assert f"{query.partition('=')[0]}: expected one of" in answer.text
+
+
+def test_a_store_without_nightly_runs_says_how_to_make_one(tmp_path: Path) -> None:
+    page = request(application(tmp_path), "/status")
+    assert page.status == 200
+    assert "harness nightly" in page.text
+    (tmp_path / "results.db").write_bytes(b"no database" * 100)
+    assert request(application(tmp_path), "/status").status == 200
+
+
+def test_another_nightly_run_changes_the_status(dashboard: Path) -> None:
+    app = application(dashboard)
+    assert "clock-jump: broken" in text_of(request(app, "/status?text=redlock").text)
+    healed = nights.outcome("clock-jump-redlock", states={"mutual-exclusion": "kept"}, valid=True)
+    nights.add(dashboard / "results.db", night(23, healed))
+    assert "clock-jump: kept since 2026-11-23 02:00:00, before: broken" in text_of(request(app, "/status").text)
+
+
+def test_stored_text_of_nights_is_escaped(tmp_path: Path) -> None:
+    evil = nights.outcome("x", lock=EVIL, faults=[EVIL], reason=EVIL)
+    nights.add(tmp_path / "results.db", night(20, evil))
+    page = request(application(tmp_path), "/status").text
+    assert "<script>alert" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_run_of_a_status_is_linked_if_the_store_has_it(tmp_path: Path) -> None:
+    stores.add(tmp_path, 0)
+    place = f"redlock/{stores.name(0)}"
+    nights.add(tmp_path / "results.db", night(20, nights.outcome("x", folder=f"/elsewhere/store/{place}")))
+    assert f'href="/runs/{place}/"' in request(application(tmp_path), "/status").text
+    nights.add(tmp_path / "results.db", night(21, nights.outcome("x", folder="store/../../etc")))
+    assert 'href="/runs/' not in request(application(tmp_path), "/status").text
+
+
+def pair(store: Path) -> str:
+    """Add two runs of redlock with different verdicts, seeds and versions; return the address that compares them."""
+    for number, version in ((0, "5.0.0"), (5, "8.1.0")):
+        folder = stores.add(store, number)
+        document = json.loads((folder / "results.json").read_text())
+        document["plan"] = {"workload": "mutex", "seed": number, "title": EVIL if number else ""}
+        document["versions"] = {"redis": version, "python": "3.11.7"}
+        (folder / "results.json").write_text(json.dumps(document))
+    return f"/compare?a=redlock/{stores.name(0)}&b=redlock/{stores.name(5)}"
+
+
+def test_two_runs_are_compared_with_measurements_apart_from_verdicts(tmp_path: Path) -> None:
+    page = request(application(tmp_path), pair(tmp_path)).text
+    verdicts, settings, measured = (
+        text_of(page[page.index(f'<h2 id="{name}">') :].partition("</section>")[0])
+        for name in ("verdicts", "settings", "measured")
+    )
+    assert "The verdicts differ on mutual-exclusion" in text_of(page)
+    assert "mutual-exclusion kept not tested" in verdicts
+    assert "version of redis 5.0.0 8.1.0" in settings
+    assert "python" not in settings
+    assert "operations" not in verdicts
+    assert "operations 100 285" in measured
+    assert "<script>alert" not in page
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?a=redlock", "?a=redlock/{}&b=../../etc/passwd", "?a=redlock/{}&b=redlock/nothing", "?a=/&b=/"]
+)
+def test_a_comparison_without_two_runs_is_refused(tmp_path: Path, query: str) -> None:
+    stores.add(tmp_path, 0)
+    answer = request(application(tmp_path), f"/compare{query.format(stores.name(0))}")
+    assert answer.status == 404
+    assert "expected a run of this store as lock/run" in answer.text
+
+
+def test_a_damaged_run_can_be_compared(tmp_path: Path) -> None:
+    address = pair(tmp_path)
+    (tmp_path / "redlock" / stores.name(5) / "results.json").write_text("{")
+    page = request(application(tmp_path), address)
+    assert page.status == 200
+    assert "results.json cannot be read" in text_of(page.text)
+
+
+def test_a_run_offers_other_runs_of_its_lock_and_shows_measurements_apart(tmp_path: Path) -> None:
+    pair(tmp_path)
+    stores.add(tmp_path, 1)
+    page = request(application(tmp_path), f"/runs/redlock/{stores.name(0)}/").text
+    assert re.findall(r'<option value="([^"]*)">', page) == [f"redlock/{stores.name(5)}"]
+    assert "operations 100" in text_of(page[page.index('<h2 id="measured">') :])
+    assert "Operations" not in page.partition('<h2 id="measured">')[0]
