@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters.abilities import ABILITIES, LinkShape
+from harness.clusters.abilities import ABILITIES, FAILOVER, LinkShape
 from harness.clusters.base import names
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.control import VARIABLE
@@ -47,7 +47,7 @@ def test_the_servers_are_reached_through_the_engine(cluster: DockerCluster) -> N
     host, port = cluster.servers.reached("n1")
     assert host == "127.0.0.1" != cluster._boxes["n1"].ip
     assert port != cluster.servers.port("n1")
-    assert cluster.primary() == "n1", "the address that sentinels announce is that of the server"
+    assert FAILOVER.of(cluster).primary() == "n1", "the address that sentinels announce is that of the server"
 
 
 def test_a_server_that_is_cut_off_from_every_host_still_answers_the_control_side(cluster: DockerCluster) -> None:
