@@ -89,7 +89,9 @@ def _cell(found: VersionCell | None) -> CellView:
         return CellView("unknown", "not run", "")
     invalid = dict.fromkeys(name for run in found.runs for name in run.invalid)
     failed = sum(bool(run.invalid) for run in found.runs)
-    note = f"{', '.join(invalid)}; {failed} of {counted(len(found.runs), 'run')}" if invalid else ""
+    notes = [found.server] if found.server else []
+    notes += [f"{', '.join(invalid)}; {failed} of {counted(len(found.runs), 'run')}"] if invalid else []
+    note = "; ".join(notes)
     return CellView(TONES[found.state], WORDS[found.state], note)
 
 

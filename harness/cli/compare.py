@@ -17,6 +17,7 @@ from rich.table import Table
 
 from harness.documents import ComparisonDocument
 from harness.documents.comparison import RankingMeasure
+from harness.documents.versions import VersionPlan
 from harness.errors import EnvironmentLacking, UsageError
 from harness.run.completion import no_engine
 from harness.run.progress import Progress
@@ -43,7 +44,7 @@ from .options import (
 )
 from .run_shared import AUTO, refuse_unknown_cluster
 from .terminal import WIDE, print_document
-from .versions import VersionsOption, compare_and_print
+from .versions import ImagesOption, VersionsOption, compare_and_print, compare_images_and_print
 
 RUNS: Final = {"sim": 3, "docker": 1}
 SIGNS: Final = {
@@ -76,6 +77,7 @@ def compare_command(
         str, typer.Option(metavar="DURATION", help="Duration of each run.")
     ] = f"{DEFAULTS.time_limit:g}s",
     versions: VersionsOption = "",
+    images: ImagesOption = "",
     workers: WorkersOption = 0,
     scheduler: SchedulerOption = "",
     out: OutOption = STORE,
@@ -102,8 +104,12 @@ def compare_command(
         left_out=left_out,
     )
     todo = jobs(request)  # report errors before a bar is drawn
+    if versions and images:
+        raise UsageError("--versions and --images are different comparisons: give one of them")
+    if images:
+        raise typer.Exit(compare_images_and_print(_named_plans(todo, "images"), images, out, json=json, quiet=quiet))
     if versions:
-        raise typer.Exit(_compare_releases(todo, versions, out, json=json, quiet=quiet))
+        raise typer.Exit(compare_and_print(_named_plans(todo, "versions"), versions, out, json=json, quiet=quiet))
     console = Console(stderr=True, quiet=json or quiet, highlight=False)
     because = f" ({why})" if why else ""
     faults = counted(len(request.nemeses), "fault")
@@ -113,17 +119,14 @@ def compare_command(
     raise typer.Exit(exit_status(document))
 
 
-def _compare_releases(todo: Sequence[ComparisonJob], versions: str, out: Path, *, json: bool, quiet: bool) -> int:
-    """Fill the cells of one lock with several releases; return the exit status."""
-    from harness.documents.versions import VersionPlan
-
+def _named_plans(todo: Sequence[ComparisonJob], option: str) -> list[VersionPlan]:
+    """Return the plans of one lock's cells, which the option of this name runs with several releases."""
     cells = [job for job in todo if job.part == "cell"]
     if len({job.lock for job in cells}) != 1:
-        raise UsageError("--versions compares releases for one lock: name it with --locks")
-    plans = [
+        raise UsageError(f"--{option} compares releases for one lock: name it with --locks")
+    return [
         VersionPlan(name=job.name, plan=job.plans[0], seeds=tuple(plan.seed for plan in job.plans)) for job in cells
     ]
-    return compare_and_print(plans, versions, out, json=json, quiet=quiet)
 
 
 def backend(cluster: str) -> tuple[str, str]:

@@ -6,10 +6,11 @@ import contextlib
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -23,15 +24,20 @@ from .options import printed
 from .terminal import print_document
 from .verdicts import print_status
 
-if TYPE_CHECKING:
-    from harness.studies.compare_releases import VersionsRequest
-
 VersionsOption = Annotated[
     str,
     typer.Option(
         metavar="PACKAGE==A,B", help="On sim: compare these releases of a library, such as redis==3.5.3,8.1.0."
     ),
 ]
+ImagesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="IMAGE,IMAGE", help="On docker: compare servers: default, redis-6.2.14, valkey-9.1.2, redis:7.4 ..."
+    ),
+]
+Study = Callable[..., VersionsDocument]
+"""Makes the document of a comparison; called with ``store``, ``command`` and ``on_line``."""
 SIGNS = {"violated": "✗", "valid": "✓", "unknown": "?", "missing": "–"}
 
 
@@ -39,12 +45,18 @@ def compare_and_print(
     plans: Sequence[VersionPlan], text: str, out: Path, *, json: bool, quiet: bool, budget_s: float = math.inf
 ) -> int:
     """Run the plans with the releases that ``text`` names, print what differs, and return the exit status."""
-    from harness.studies.compare_releases import VersionsRequest
-    from harness.studies.versions import exit_status, parse_versions
+    from harness.studies.compare_releases import VersionsRequest, compare_releases
+    from harness.studies.versions import parse_versions
 
     package, releases = parse_versions(text)
     request = VersionsRequest(tuple(plans), package, releases, budget_s)
-    document, folder = _compared(request, out, quiet=json or quiet)
+    return _printed(partial(compare_releases, request), out, json=json, quiet=quiet)
+
+
+def _printed(compare: Study, out: Path, *, json: bool, quiet: bool) -> int:
+    from harness.studies.versions import exit_status
+
+    document, folder = _compared(compare, out, quiet=json or quiet)
     status = exit_status(document)
 
     def write() -> None:
@@ -59,15 +71,22 @@ def compare_and_print(
     return status
 
 
-def _compared(request: VersionsRequest, out: Path, *, quiet: bool) -> tuple[VersionsDocument, Path]:
+def compare_images_and_print(plans: Sequence[VersionPlan], text: str, out: Path, *, json: bool, quiet: bool) -> int:
+    """Run the plans on the servers that ``text`` names, print what differs, and return the exit status."""
+    from harness.studies.compare_images import ImagesRequest, compare_images
+
+    request = ImagesRequest(tuple(plans), tuple(name.strip() for name in text.split(","))).check()
+    return _printed(partial(compare_images, request), out, json=json, quiet=quiet)
+
+
+def _compared(compare: Study, out: Path, *, quiet: bool) -> tuple[VersionsDocument, Path]:
     from harness.reports import versions_report
-    from harness.studies.compare_releases import compare_releases
 
     console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     command = shlex.join(["harness", *sys.argv[1:]])
     started = datetime.now(UTC)
     with contextlib.redirect_stdout(sys.stderr):
-        document = compare_releases(request, store=out, command=command, on_line=console.print)
+        document = compare(store=out, command=command, on_line=console.print)
         folder = new_versions(out, document.lock, started)
         write_results(folder, document, "versions.json")
         versions_report.write(document, folder)
@@ -82,6 +101,9 @@ def _print(document: VersionsDocument, folder: Path) -> None:
     for named in document.plans:
         cells = [f"{SIGNS.get(states.get((named.name, one), ''), ' ')} {one}" for one in document.releases]
         console.print(f"  {named.name:<{widest}}  {'  '.join(cells)}")
+    reported = {one.version: one.server for one in document.cells if one.server}
+    for version, server in reported.items():
+        console.print(f"servers {version}: {server}")
     for heading, found in (("differs", document.differences), ("the same everywhere", document.common)):
         for one in found:
             console.print(f"{heading}: {one.plan}: {one.sentence}")

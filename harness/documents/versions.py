@@ -43,6 +43,8 @@ class VersionCell(msgspec.Struct, frozen=True, kw_only=True):
     """Reason why it is unknown or missing."""
     runs: tuple[VersionRun, ...] = ()
     """The runs in the order of their seeds."""
+    server: str = ""
+    """Product and version that the servers reported, where releases of servers are compared."""
 
 
 class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +106,7 @@ class VersionsDocument(msgspec.Struct, frozen=True, kw_only=True):
     lock: str
     """The lock's name, or its ``package.module:Class``."""
     package: str
-    """Name of the package."""
+    """Name of the package; ``servers`` where images of servers are compared."""
     releases: tuple[str, ...]
     """The releases, in the order of their versions."""
     plans: tuple[VersionPlan, ...]

@@ -160,14 +160,15 @@ def cell_of(named: VersionPlan, version: str, releases: Releases) -> VersionCell
     doubt = ""
     try:
         for result in releases.results(plan, named.seeds):
-            runs.append(_version_run(result))
+            runs.append(version_run(result))
             doubt = doubt or ("" if runs[-1].invalid else open_question(result, ()))
     except HarnessError as error:
         doubt = doubt or str(error)
     return cell(version, named.name, runs, doubt)
 
 
-def _version_run(result: Result) -> VersionRun:
+def version_run(result: Result) -> VersionRun:
+    """Return a run as documents of releases have it."""
     return VersionRun(
         seed=result.plan.seed,
         valid=tuple(name for name, verdict in result.verdicts.items() if verdict.valid is True),
