@@ -16,7 +16,9 @@ of unknown outcome.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import nan
 from typing import Any, Final
 
 from harness.history import SECOND
@@ -76,6 +78,8 @@ class CertainHold:
     until: int
     lease: int
     fence: Any
+    token: float
+    """The token if it is a number, which has an order, else NaN, which is in no order with any."""
     end: int | None = None
     ending: bool = False
 
@@ -185,19 +189,36 @@ class HoldMonitor:
         if self._leased and seconds is not None:
             lease = int(seconds * SECOND)
         until = NEVER if lease == NEVER else entry.time - entry.error + lease
-        hold = CertainHold(slot, entry.time + entry.error, until, lease, value.get("fence"))
+        fence = value.get("fence")
+        token = fence if isinstance(fence, int) else nan
+        hold = CertainHold(slot, entry.time + entry.error, until, lease, fence, token)
         if slot.hold is not None and slot.hold.until <= hold.start:
             self._end(slot.hold, slot.hold.until)
         self._begin(slot, hold)
 
     def _begin(self, slot: _Slot, hold: CertainHold) -> None:
         key = self._keys.setdefault(slot.key, _Key())
-        for other in (*key.lasting.values(), *key.ended):
+        for other in (*key.lasting.values(), *self._late(key.ended, hold)):
             if self._may_conflict(other, hold):
                 self._pairs.append((other, hold))
         if key.highest is not None and self._disorder(key.highest, hold):
             self._pairs.append((key.highest, hold))
         slot.hold = key.lasting[slot] = hold
+
+    def _late(self, ended: Iterable[CertainHold], hold: CertainHold) -> list[CertainHold]:
+        """Return the ended holds that may conflict with ``hold``. Most do not, and there may be hundreds, so this asks
+        without a call for each whether they end after the begin, or have a token that is out of order."""
+        start, token = hold.start, hold.token
+        if not self._fenced:
+            return [one for one in ended if one.ending or one.end is None or one.end > start]
+        return [
+            one
+            for one in ended
+            if one.ending
+            or one.end is None
+            or one.end > start
+            or (one.token >= token if one.start < start else token >= one.token)
+        ]
 
     def _may_conflict(self, one: CertainHold, two: CertainHold) -> bool:
         at = max(one.start, two.start)
@@ -205,9 +226,9 @@ class HoldMonitor:
 
     def _disorder(self, one: CertainHold, two: CertainHold) -> bool:
         """Return whether the hold that began later has no higher token."""
-        if not self._fenced or not isinstance(one.fence, int) or not isinstance(two.fence, int):
+        if not self._fenced:
             return False
-        return (one.fence >= two.fence) if one.start < two.start else (two.fence >= one.fence)
+        return (one.token >= two.token) if one.start < two.start else (two.token >= one.token)
 
     def _end(self, hold: CertainHold, time: int) -> None:
         slot = hold.slot
