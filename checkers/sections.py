@@ -91,13 +91,12 @@ class Sections:
 
     def _one_after_the_other(self) -> bool:
         """Return whether no two sections overlap, as with a lock that works: then they are in order."""
-        ends: dict[int, float] = {}
-        begins: dict[int, float] = {}
-        for step in (step for steps in self.steps.values() for step in steps):
-            begins[step.section] = min(step.earliest, begins.get(step.section, inf))
-            ends[step.section] = max(step.latest, ends.get(step.section, -inf))
-        order = sorted(begins, key=begins.__getitem__)
-        return all(ends[one] < begins[two] for one, two in pairwise(order))
+        ends = [-inf] * len(self.sections)
+        for section, _, _, latest, _ in _joined(self.steps.values()):
+            if latest > ends[section]:  # noqa: PLR1730 - max() takes longer
+                ends[section] = latest
+        order = sorted((one.begin, ends[number]) for number, one in enumerate(self.sections) if one.begin < inf)
+        return all(one[1] < two[0] for one, two in pairwise(order))
 
     def _edges(self) -> dict[tuple[int, int], Edge]:
         """Return the edges, each with its first reason. Those of sections that ended before lead through nodes of
@@ -162,25 +161,28 @@ class _Builder:
         """The section of each access, by its invocation."""
 
     def sections(self, accepted: Mapping[str, list[Access]], lost: Mapping[str, list[int]]) -> Sections:
-        answered = list(_joined(accepted.values()))
-        reads = {access.invoke for access in answered if access.f == "read"}
-        for index in sorted([*(access.invoke for access in answered), *_joined(lost.values())]):
-            self._of[index] = self._section(index, reads=index in reads)
+        made = [(access.invoke, access.client, access.f == "read") for access in _joined(accepted.values())]
+        made += [(index, int(self._columns.client[index]), False) for index in _joined(lost.values())]
+        for index, client, reads in sorted(made):
+            self._of[index] = self._section(index, client, reads=reads)
         steps = {key: self._in_order(some, lost[key]) for key, some in accepted.items()}
-        happened = {step.access.invoke for some in steps.values() for step in some}
-        for step in _joined(steps.values()):
-            one = self._all[step.section]
-            one.begin, one.end = min(one.begin, step.earliest), max(one.end, step.latest)
+        happened = set()
+        for section, access, earliest, latest, _ in _joined(steps.values()):
+            one = self._all[section]
+            one.begin, one.end = min(one.begin, earliest), max(one.end, latest)
+            happened.add(access.invoke)
         for index in set(_joined(lost.values())) - happened:
             self._all[self._of[index]].end = inf
         return Sections(self._all, steps)
 
-    def _section(self, index: int, *, reads: bool) -> int:
-        client = int(self._columns.client[index])
-        hold = bisect(self._begun.get(client, []), index)
-        if reads and (not hold or (client, hold) not in self._open):
-            self._open[client, hold] = self._new()
-        return self._open[client, hold] if (client, hold) in self._open else self._new()
+    def _section(self, index: int, client: int, *, reads: bool) -> int:
+        slot = client, bisect(self._begun.get(client, ()), index)
+        found = self._open.get(slot)
+        if found is None or (reads and not slot[1]):
+            found = self._new()
+            if reads:
+                self._open[slot] = found
+        return found
 
     def _new(self) -> int:
         self._all.append(Section())

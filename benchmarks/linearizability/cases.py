@@ -80,8 +80,8 @@ def unknown() -> list[Case]:
     """Locks whose clients go on after calls of unknown outcome, right and with a double hold. A mutex without owners
     and a semaphore have only right ones: any client's unknown release explains one more holder."""
     models: dict[str, Workload] = {
-        "mutex": "lock", "semaphore": "semaphore", "owner-mutex": "lock", "reentrant-mutex": "lock",
-        "fenced-mutex": "lock", "lease-mutex": "lock", "rw-lock": "rw-lock", "fifo-lock": "queued-lock",
+        "owner-mutex": "lock", "reentrant-mutex": "lock", "fenced-mutex": "lock", "lease-mutex": "lock",
+        "rw-lock": "rw-lock", "fifo-lock": "queued-lock", "mutex": "lock", "semaphore": "semaphore",
     }  # fmt: skip
     return [
         Case(Shape(workload, operations, USUAL, wrong=wrong, unknown=count), model)

@@ -40,7 +40,9 @@ def draw(rows: Sequence[Row], folder: Path, name: str) -> str:
                 _panel(axes, [row for row in drawn if (row.case.model, row.case.shape.wrong) == (model, wrong)], drawn)
         for model, top, bottom in zip(models, grid[0], grid[-1], strict=True):
             top.set_title(model, fontsize=9.5, loc="left")
-            bottom.set_xlabel("calls")
+            lowest = bottom if bottom.axison else top
+            lowest.set_xlabel("calls")
+            lowest.tick_params(labelbottom=True)
         figure.legend(handles=_legend(drawn), loc="outside right upper", fontsize=8.5, handlelength=3.0)
         return plots.save(figure, folder, name, png=True)
 
@@ -103,4 +105,5 @@ def _legend(rows: Sequence[Row]) -> list[Line2D]:
     ]  # fmt: skip
     colours = [Line2D([], [], color=COLOURS[n % len(COLOURS)], label=f"{c} {of}") for n, c in enumerate(every)]
     marks = [Line2D([], [], marker=MARKS[n % len(MARKS)], label=f"{c} crashed", **plain) for n, c in enumerate(gone)]
+    marks = marks if len(marks) > 1 else []
     return [*programs, *colours, *marks, Line2D([], [], marker="x", markersize=9, label=GIVEN_UP, **plain)]
