@@ -224,6 +224,20 @@ class ServerDisks(Protocol):
 
 
 @runtime_checkable
+class ProcessorQuotas(Protocol):
+    """Limit the processor time of hosts."""
+
+    def limit_processor(self, host: str, share: float, period_s: float) -> Callable[[], None]:
+        """Let a host compute for ``share`` of each period (seconds) at most; then it stands still until the next one.
+
+        If several limits hold, the smallest share counts. Return a function that undoes it and may be called again.
+        """
+
+    def throttled_s(self, host: str) -> float:
+        """Return for how many seconds the host has stood still so far because its quota was used up."""
+
+
+@runtime_checkable
 class ServerMemory(Protocol):
     """Fill the memory of servers that evict keys then."""
 
@@ -326,6 +340,7 @@ TAPS: Final[Ability[CommandTaps]] = Ability("tap", CommandTaps)
 LOCK_KEYS: Final[Ability[LockKeys]] = Ability("keys", LockKeys)
 WIRE: Final[Ability[WireRecordings]] = Ability("wire", WireRecordings)
 DISKS: Final[Ability[ServerDisks]] = Ability("disk", ServerDisks)
+PROCESSORS: Final[Ability[ProcessorQuotas]] = Ability("processor", ProcessorQuotas)
 MEMORY: Final[Ability[ServerMemory]] = Ability("evict", ServerMemory)
 FREEZE: Final[Ability[ClusterFreeze]] = Ability("freeze", ClusterFreeze)
 PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
@@ -333,8 +348,8 @@ FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
-    PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, MEMORY, PEERS, FAILOVER,
-    ELECTIONS,
+    PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, PROCESSORS, MEMORY, PEERS,
+    FAILOVER, ELECTIONS,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

@@ -139,6 +139,15 @@ class FakeCluster:
     def leader(self) -> str | None:
         return self.primary()
 
+    def limit_processor(self, host: str, share: float, period_s: float) -> Callable[[], None]:
+        del share, period_s
+        self._hit("starve", host)
+        return lambda: self._undo("starve", host)
+
+    def throttled_s(self, host: str) -> float:
+        """The count of a starved host grows from call to call."""
+        return next(self._clock) / 1e9 if host in self.damage["starve"] else 0.0
+
     # Disks and memory.
 
     def stall(self, host: str) -> None:

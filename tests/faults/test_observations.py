@@ -14,7 +14,7 @@ import pytest
 from harness.checkers.faults_seen import FaultsChecker
 from harness.clusters.abilities import Ability
 from harness.clusters.base import Cluster
-from harness.faults import calls, link, pause
+from harness.faults import calls, link, pause, starvation
 from harness.faults.base import Damage, InjectionContext, Observation, once
 from harness.faults.catalogue import fault_class, fault_names
 from harness.history import History, Op
@@ -29,6 +29,7 @@ SEVERAL: dict[str, dict[str, Any]] = {
     "clock-skew": {"target": "servers"},
     "clock-strobe": {"target": "servers"},
     "connection-reset": {"target": "clients"},
+    "cpu-starvation": {"target": "clients"},
     "disk-stall": {"target": "servers"},
     "eviction": {"target": "servers"},
     "kill": {"target": "servers"},
@@ -55,6 +56,7 @@ LEAVES_NOTHING = {"client-hang", "connection-reset", "task-cancel", "thread-inte
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pause, "PATIENCE", 0.0)
     monkeypatch.setattr(calls, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(starvation, "PERIODS", 0.1)
     monkeypatch.setattr(link, "CATCH_WITHIN_S", 0.0)
 
 
@@ -126,7 +128,7 @@ def test_a_heal_on_all_hosts_or_links_but_one_is_partial(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in FAULTS if name != "none"])
 def test_a_second_heal_undoes_nothing_more(name: str) -> None:
     """A cluster counts what is undone: one call too many would undo another fault."""
-    counted = {"pause", "kill", "power", "cut", "stall", "flood"}
+    counted = {"pause", "kill", "power", "cut", "stall", "flood", "starve"}
     cluster = FakeCluster()
     damage = inject(name, cluster)
     damage.heal()

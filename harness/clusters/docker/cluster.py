@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import kinds
-from harness.clusters.abilities import DISKS, TAPS, TRAFFIC, Needs
+from harness.clusters.abilities import DISKS, PROCESSORS, TAPS, TRAFFIC, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, ClientError, EntryThread, end_histories
 from harness.clusters.conversation import Refused, Unanswered
@@ -36,6 +36,7 @@ from .hosts import ContainerClient, ServerHost
 from .kinds import servers_class
 from .network import LinkFaults, LinkMethods
 from .processes import ProcessMethods
+from .processors import Processors
 from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
 from .taps import CommandTap
 from .user_modules import PLACE
@@ -103,6 +104,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._disks: Disks | None = None
         self._floods: Floods | None = None
         self._taps: CommandTap | None = None
+        self._processors: Processors | None = None
         self._image = image
         self._report = report
         self._about: ObservedFacts = {}
@@ -125,11 +127,12 @@ class DockerCluster(LinkMethods, ProcessMethods):
             return ()
         servers, floods = servers_class(kind), floods_class(kind)
         taps = CommandTap if servers.COMMANDS is not None else None
-        return cls, servers, *(part for part in (servers.DISKS, floods, taps) if part is not None)
+        return cls, servers, Processors, *(part for part in (servers.DISKS, floods, taps) if part is not None)
 
     @property
     def parts(self) -> tuple[object, ...]:
-        return self, self.servers, *(part for part in (self._disks, self._floods, self._taps) if part is not None)
+        optional = (self._disks, self._processors, self._floods, self._taps)
+        return self, self.servers, *(part for part in optional if part is not None)
 
     # Start and stop.
 
@@ -192,8 +195,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()
         proxy_image = images.toxiproxy() if self._needs & {TRAFFIC, TAPS} else ""
         return SiteRequest(
-            self.kind, roles, there, disks, tuple(self._names), client_image, self._clients.source, proxy_image,
-            self._by_hand, images.client,
+            self.kind, roles, there, disks, bool(self._needs & {PROCESSORS}), tuple(self._names), client_image,
+            self._clients.source, proxy_image, self._by_hand, images.client,
         )  # fmt: skip
 
     def _start_on(self, site: Site, wanted: SiteRequest) -> None:
@@ -217,6 +220,9 @@ class DockerCluster(LinkMethods, ProcessMethods):
         if wanted.disks and self.servers.DISKS is not None:
             boxes = {name: self._boxes[name] for name in wanted.disks}
             self._disks = self.servers.DISKS(self._helper, boxes, self.kill)
+        if PROCESSORS in self._needs:
+            self._processors = Processors(self._helper, self._boxes)
+            self._closing.callback(self._processors.release)
         self._start_resource()
         self._start_clients()
         if self._record_wire:

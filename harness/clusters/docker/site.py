@@ -44,15 +44,16 @@ ClientSetup = tuple[str, Path | None, str]
 class SiteRequest:
     """Containers that a run needs.
 
-    ``images`` are those of servers, by host; ``disks`` names servers that get a disk of their own; ``source`` is the
-    folder with a user's modules; without a ``proxy_image`` clients have no proxy; ``by_hand`` is for a cluster that
-    outlives this process.
+    ``images`` are those of servers, by host; ``disks`` names servers that get a disk of their own; with ``cgroups`` the
+    helper can change control groups; ``source`` is the folder with a user's modules; without a ``proxy_image`` clients
+    have no proxy; ``by_hand`` is for a cluster that outlives this process.
     """
 
     kind: str
     roles: Mapping[str, Role]
     images: Mapping[str, str]
     disks: tuple[str, ...] = ()
+    cgroups: bool = False
     clients: tuple[str, ...] = ()
     client_image: str = ""
     source: Path | None = None
@@ -65,7 +66,8 @@ class SiteRequest:
     def server_setup(self) -> tuple[Any, ...]:
         """Properties of the servers' containers; a request with others needs a new site. Server options are not among
         them, since programs are always restarted."""
-        return self.kind, dict(self.roles), dict(self.images), self.disks, self.by_hand, bool(self.clients)
+        helper = self.disks, self.cgroups
+        return self.kind, dict(self.roles), dict(self.images), helper, self.by_hand, bool(self.clients)
 
     @property
     def client_setup(self) -> ClientSetup:
@@ -139,7 +141,7 @@ class Site:
                 client = partial(make, name, image, "client")
                 calls[name] = partial(start, client, partial(self.deployment.drop, name))
             if self._helper is None:
-                calls[HELPER] = partial(Helper, self.deployment, image, disks=bool(self._disks))
+                calls[HELPER] = partial(Helper, self.deployment, image, disks=bool(self._disks), cgroups=wanted.cgroups)
         return calls
 
     def _open_helper(self, helper: Helper) -> None:

@@ -31,6 +31,7 @@ from harness.sim.steering import Steering
 from .interrupts import ClientThreads, TaskCancels, ThreadInterrupts
 from .keys import KeyWatch
 from .kinds import blaming, servers_class
+from .processors import Processors
 
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
@@ -134,6 +135,7 @@ class SimCluster:
             self._make(name, "client")
         self._threads = ClientThreads([self._machines[name].host for name in kinds.clients(clients)], self.servers)
         self._interrupts = TaskCancels(self._threads), ThreadInterrupts(self._threads)
+        self._processors = Processors(self._kernel, {name: machine.host for name, machine in self._machines.items()})
 
     def give_up_after(self, events: int) -> None:
         """Make :meth:`run` raise :class:`harness.sim.kernel.TooManyEvents` after this number of events."""
@@ -154,11 +156,12 @@ class SimCluster:
         if not kinds.can_run(kind, "sim"):
             return ()
         floods = floods_class(kind)
-        return cls, servers_class(kind), TaskCancels, ThreadInterrupts, *(() if floods is None else (floods,))
+        own = (TaskCancels, ThreadInterrupts, Processors)
+        return cls, servers_class(kind), *own, *(() if floods is None else (floods,))
 
     @property
     def parts(self) -> tuple[object, ...]:
-        return self, self.servers, *self._interrupts, *self._floods
+        return self, self.servers, *self._interrupts, self._processors, *self._floods
 
     @property
     def hosts(self) -> list[_Machine]:

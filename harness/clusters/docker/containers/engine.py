@@ -161,6 +161,16 @@ class Box:
         with contextlib.suppress(APIError):
             self.client.api.unpause(self.id)
 
+    def limit_processor(self, quota_us: int, period_us: int = 100_000) -> None:
+        """Let all processes of the container together compute for ``quota_us`` of each period (microseconds) at most;
+        a quota of -1 ends that."""
+        self.client.api.update_container(self.id, cpu_quota=quota_us, cpu_period=period_us)
+
+    def throttled_ns(self) -> int:
+        """Return for how long the container's processes have waited for a new quota so far, by the kernel's count."""
+        stats = self.client.api.stats(self.id, stream=False, one_shot=True)
+        return int(stats["cpu_stats"]["throttling_data"]["throttled_time"])
+
 
 class Deployment:
     """The containers and the internal network of one run."""

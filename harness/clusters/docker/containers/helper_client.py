@@ -40,13 +40,17 @@ DISKS: Final[dict[str, Any]] = {
 """Additional options for a helper that makes disks: access to loop devices, and no AppArmor profile, since Docker's
 forbids mounts in other containers even with the capabilities."""
 
+CGROUPS: Final[dict[str, Any]] = {"volumes": {"/sys/fs/cgroup": {"bind": "/cgroup", "mode": "rw"}}}
+"""Additional options for a helper that changes the control groups of other containers."""
+
 
 class Helper:
     """Requests to ``python -m harness.clusters.docker.helper``; see :mod:`harness.clusters.docker.helper.server`.
     A host is identified by its box."""
 
-    def __init__(self, deployment: Deployment, image: str, *, disks: bool = False) -> None:
-        self._box = deployment.box("helper", image, "helper", **{**OPTIONS, **(DISKS if disks else {})})
+    def __init__(self, deployment: Deployment, image: str, *, disks: bool = False, cgroups: bool = False) -> None:
+        options = {**OPTIONS, **(DISKS if disks else {}), **(CGROUPS if cgroups else {})}
+        self._box = deployment.box("helper", image, "helper", **options)
         self._conversation = Conversation(
             lambda on_line, on_end: self._box.start(
                 ["python3", "-m", "harness.clusters.docker.helper"], on_line, on_end=on_end
@@ -137,6 +141,13 @@ class Helper:
         """Perform an operation on the disk of a box, or on all disks; see
         :class:`harness.clusters.docker.helper.disks.ContainerDisks`."""
         return self._ask(op, **({} if box is None else {"pid": box.pid}), **fields)
+
+    def load(self, box: Box, count: int) -> None:
+        """Add busy processes that share the box's processor time; ``count`` 0 ends them."""
+        if count:
+            self._ask("load", pid=box.pid, count=count)
+        else:
+            self._ask("end_load", pid=box.pid)
 
     def move_clock(self, box: Box, offset_ns: int, rate: float, since_ns: int) -> None:
         """Set the box's wall clock ``offset_ns`` ahead of true time at ``since_ns`` (monotonic ns), gaining ``rate``

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from harness.record.clocks import monotonic_clock_name
 
-from . import disks, files, network, processes
+from . import cgroups, disks, files, network, processes
 from .capture import Capture
 from .greeting import greet
 from .namespaces import NamespaceError
@@ -49,6 +49,7 @@ PLAIN_ERRORS: Final = (
     processes.ProcessError,
     disks.DiskError,
     files.FileError,
+    cgroups.CgroupError,
 )
 """Errors reported by their message alone; others are prefixed with their class."""
 
@@ -183,6 +184,7 @@ class Operations:
     def __init__(self) -> None:
         self._networks = network.Networks()
         self._disks = disks.ContainerDisks()
+        self._loads = cgroups.Loads()
         self._captures: dict[int, Capture] = {}
         self._waits: ProcessorWaits | None = None
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
@@ -207,6 +209,8 @@ class Operations:
             "attempt": lambda given: self._disks.attempt(given.pid(), given.seconds("timeout")),
             "cut_power": lambda given: self._disks.cut_power(given.pid()),
             "restore_power": lambda given: self._disks.restore_power(given.pid()),
+            "load": lambda given: self._loads.start(given.pid(), given.whole("count")),
+            "end_load": lambda given: self._loads.stop(given.pid()),
             "capture": self._capture,
             "end_capture": lambda given: self._capture_of(given).stop(),
             "captured": self._captured,
@@ -216,8 +220,9 @@ class Operations:
         }
 
     def close(self) -> list[str]:
-        """Thaw all disks and remove all delays; return error messages."""
+        """Thaw all disks, end all loads and remove all delays; return error messages."""
         self._end_waits()
+        self._loads.stop_all()
         return self._disks.thaw_all() + self._networks.close()
 
     def _filter(self, given: Arguments) -> None:
