@@ -209,7 +209,7 @@ class WireRecordings(Protocol):
 
 @runtime_checkable
 class ServerDisks(Protocol):
-    """Stall and probe the disks of servers, and cut their power."""
+    """Stall, slow down and probe the disks of servers, and cut their power."""
 
     def stall(self, host: str) -> None:
         """Block all writes to a server's disk. Stalls are counted, and each needs its own :meth:`unstall`."""
@@ -218,6 +218,14 @@ class ServerDisks(Protocol):
     def lose_power(self, host: str) -> None:
         """Kill the host and lose data that was not synced to its disk. Counts as a kill, and needs a
         :meth:`Processes.start`."""
+
+    def slow(self, host: str, writes_per_s: int) -> Callable[[], None]:
+        """Let a server write to its disk ``writes_per_s`` times a second at most, so that a sync takes so much longer.
+
+        If several limits hold, the least counts. Return a function that undoes it and may be called again."""
+
+    def sync_s(self, host: str) -> float | None:
+        """Measure a write with its sync on a server's disk, in seconds; ``None`` if it takes more than 5 s."""
 
     def disk(self, host: str) -> DiskState:
         """Probe the disk's state by writing to it."""

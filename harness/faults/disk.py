@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import msgspec
 
 from harness.clusters.abilities import DISKS, LOCK_KEYS, PROCESSES, Needs
 from harness.clusters.base import Role
+from harness.wording import counted
 
 from .base import Damage, Fault, InjectionContext, Observation, once, targets
 from .process import ServersDie, running
@@ -53,6 +56,57 @@ class DiskStall(Fault, frozen=True):
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
         return f"writes to the {record.verb('disk', 'disks')} of {record.who} hang{ended}"
+
+
+class SlowFsync(Fault, frozen=True):
+    """The disks of servers take ``writes_per_s`` writes a second at most: a server that syncs its log waits for each
+    sync, and what it answers after that is late."""
+
+    name: ClassVar[str] = "slow-fsync"
+    damages_with: ClassVar[str] = "slow"
+    fact: ClassVar[str] = "sync_s"
+    summary: ClassVar[str] = "each sync to the disks of the servers takes half a second"
+    needs: ClassVar[Needs] = frozenset({DISKS})
+    schedule: ClassVar[dict[str, Any]] = {"every": "5 ttl", "for": "3 ttl"}
+    takes: ClassVar[float] = 2.0
+
+    roles: ClassVar[tuple[Role, ...]] = ("server",)
+    target: str = "servers"
+    writes_per_s: Annotated[int, msgspec.Meta(ge=1)] = 2
+
+    def inject(self, scene: InjectionContext) -> Damage:
+        disks = scene.part(DISKS)
+        hosts = targets(scene, self.target, scene.hosts("server"))
+        undone = [disks.slow(host, self.writes_per_s) for host in hosts]
+        slow_s = 0.5 / self.writes_per_s
+
+        def timed() -> dict[str, float | None]:
+            for host in hosts:
+                disks.sync_s(host)  # the first write after a pause does not wait
+            return {host: disks.sync_s(host) for host in hosts}
+
+        def observe() -> Observation:
+            found = timed()
+            late = {host: took is None or took >= slow_s for host, took in found.items()}
+            return Observation(late, {"sync_s": found}, f"a sync of {slow_s:g} s and more on each of these disks")
+
+        def heal() -> None:
+            for undo in undone:
+                undo()
+
+        def healed() -> Observation:
+            found = timed()
+            quick = {host: took is not None and took < slow_s for host, took in found.items()}
+            return Observation(quick, {"sync_s": found}, f"a sync of less than {slow_s:g} s on each of these disks")
+
+        return Damage(hosts, observe, once(heal), healed)
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        rate = counted(int(record.params.get("writes_per_s", 0)), "write")
+        return (
+            f"the {record.verb('disk', 'disks')} of {record.who} {record.verb('takes', 'take')} {rate} a second{ended}"
+        )
 
 
 class PowerLoss(ServersDie, frozen=True):

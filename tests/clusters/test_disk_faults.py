@@ -133,6 +133,55 @@ class TestStall:
 
 @pytest.mark.docker
 @pytest.mark.xdist_group("docker")
+class TestSlowFsync:
+    def test_a_synced_write_is_late_until_the_heal(self) -> None:
+        cluster = start("redis-single", persistence="always")
+        try:
+            damage = inject(cluster, "slow-fsync")
+            seen = damage.observe()
+            assert seen.effective, seen
+            assert min(_set_times(cluster, 4)[1:]) > 0.2
+            assert damage.healed().effective is False
+            damage.heal()
+            assert until_healed(damage.healed).effective
+            assert sorted(_set_times(cluster, 5))[2] < 0.2
+        finally:
+            cluster.stop_all()
+
+    def test_a_fault_without_effect_is_reported(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(DISKS.of(cluster), "slow", lambda host, rate: lambda: None)
+        assert inject(cluster, "slow-fsync").observe().effective is False
+
+    def test_each_limit_needs_its_own_end(self, cluster: DockerCluster) -> None:
+        first, second = inject(cluster, "slow-fsync"), inject(cluster, "slow-fsync")
+        first.heal()
+        first.heal()
+        assert second.observe().effective
+        second.heal()
+        assert until_healed(first.healed).effective
+
+    def test_a_slow_server_can_be_killed_and_is_still_slow_when_it_is_back(self, cluster: DockerCluster) -> None:
+        slow, kill = inject(cluster, "slow-fsync"), inject(cluster, "kill")
+        assert kill.observe().effective
+        kill.heal()
+        assert until_healed(kill.healed).effective
+        assert slow.observe().effective
+        slow.heal()
+        assert until_healed(slow.healed).effective
+
+
+def _set_times(cluster: DockerCluster, count: int) -> list[float]:
+    """Return how long writes took, in seconds."""
+    speaker, times = client(cluster), []
+    for number in range(count):
+        began = time.monotonic()
+        speaker.set("timed", number)
+        times.append(time.monotonic() - began)
+    return times
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
 class TestPowerLoss:
     def test_power_loss_loses_acknowledged_writes_that_were_not_synced(self, cluster: DockerCluster) -> None:
         speaker = client(cluster)

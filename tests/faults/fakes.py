@@ -156,6 +156,14 @@ class FakeCluster:
     def unstall(self, host: str) -> None:
         self._undo("stall", host)
 
+    def slow(self, host: str, writes_per_s: int) -> Callable[[], None]:
+        del writes_per_s
+        self._hit("slow", host)
+        return lambda: self._undo("slow", host)
+
+    def sync_s(self, host: str) -> float | None:
+        return 1.0 if host in self.damage["slow"] else 0.001
+
     def lose_power(self, host: str) -> None:
         self._hit("power", host)
 

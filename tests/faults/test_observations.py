@@ -128,7 +128,7 @@ def test_a_heal_on_all_hosts_or_links_but_one_is_partial(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in FAULTS if name != "none"])
 def test_a_second_heal_undoes_nothing_more(name: str) -> None:
     """A cluster counts what is undone: one call too many would undo another fault."""
-    counted = {"pause", "kill", "power", "cut", "stall", "flood", "starve"}
+    counted = {"pause", "kill", "power", "cut", "stall", "flood", "starve", "slow"}
     cluster = FakeCluster()
     damage = inject(name, cluster)
     damage.heal()

@@ -195,7 +195,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()
         proxy_image = images.toxiproxy() if self._needs & {TRAFFIC, TAPS} else ""
         return SiteRequest(
-            self.kind, roles, there, disks, bool(self._needs & {PROCESSORS}), tuple(self._names), client_image,
+            self.kind, roles, there, disks, bool(self._needs & {PROCESSORS, DISKS}), tuple(self._names), client_image,
             self._clients.source, proxy_image, self._by_hand, images.client,
         )  # fmt: skip
 

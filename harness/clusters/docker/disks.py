@@ -7,7 +7,7 @@ on ``/data``.
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -19,6 +19,8 @@ SIZE: Final = 256 << 20
 """Bytes (sparse). Redis rewrites its append-only file for the first time at 64 MB."""
 PROBE: Final = 0.3
 """Seconds within which a disk that is not stalled writes a few bytes."""
+TIMED: Final = 5.0
+"""Seconds that a timed write may take."""
 
 
 def make_disks(helper: Helper, boxes: Iterable[Box]) -> None:
@@ -35,6 +37,7 @@ class Disks:
         self._boxes = boxes
         self._kill = kill
         self._stalls: Counter[str] = Counter()
+        self._slow: defaultdict[str, list[int]] = defaultdict(list)
         self._lock = threading.Lock()
 
     def stall(self, host: str) -> None:
@@ -48,6 +51,31 @@ class Disks:
             if self._stalls[host] == 1:
                 self._helper.disk("thaw", self._boxes[host])
             self._stalls[host] = max(0, self._stalls[host] - 1)
+
+    def slow(self, host: str, writes_per_s: int) -> Callable[[], None]:
+        """See :meth:`harness.clusters.abilities.ServerDisks.slow`."""
+        undone = False
+        with self._lock:
+            self._slow[host].append(writes_per_s)
+            self._apply_slow(host)
+
+        def undo() -> None:
+            nonlocal undone
+            with self._lock:
+                if not undone:
+                    undone = True
+                    self._slow[host].remove(writes_per_s)
+                    self._apply_slow(host)
+
+        return undo
+
+    def _apply_slow(self, host: str) -> None:
+        self._helper.disk("slow", self._boxes[host], per_second=min(self._slow[host], default=0))
+
+    def sync_s(self, host: str) -> float | None:
+        """See :meth:`harness.clusters.abilities.ServerDisks.sync_s`."""
+        took: float | None = self._helper.disk("timed_sync", self._boxes[host], timeout=TIMED)
+        return took
 
     def disk(self, host: str) -> DiskState:
         found: DiskState = self._helper.disk("attempt", self._boxes[host], timeout=PROBE)

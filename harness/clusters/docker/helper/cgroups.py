@@ -14,6 +14,19 @@ from typing import Final
 ROOT: Final = Path("/cgroup")
 BUSY: Final = "while kill -0 $1 2>/dev/null; do :; done"
 """A shell command that computes until the helper has ended, also by a SIGKILL."""
+LOOP_MAJOR: Final = 7
+"""Major number of loop devices."""
+SYNC: Final = """
+import os, sys, time
+with open(sys.argv[1], "w") as group:
+    group.write(str(os.getpid()))
+file = os.open(sys.argv[2], os.O_RDWR | os.O_CREAT, 0o666)
+began = time.monotonic()
+os.pwrite(file, b"x" * 4096, 0)
+os.fdatasync(file)
+print(time.monotonic() - began)
+"""
+"""A Python program that moves into a control group, and measures a write with its sync there."""
 
 
 class CgroupError(Exception):
@@ -50,6 +63,35 @@ def write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise CgroupError(f"writing {text!r} to {path}: {error.strerror}") from error
+
+
+def limit_writes(pid: int, minor: int, per_second: int) -> None:
+    """Let the container of ``pid`` write to the loop device with this number ``per_second`` times a second at most; 0
+    ends that. A write waits before it reaches the device, and with it the sync that it belongs to."""
+    directory, version = group(pid, "blkio")
+    if version == 1:
+        write(directory / "blkio.throttle.write_iops_device", f"{LOOP_MAJOR}:{minor} {per_second}")
+    else:
+        write(directory / "io.max", f"{LOOP_MAJOR}:{minor} wiops={per_second or 'max'}")
+
+
+def timed_sync(pid: int, path: Path, timeout: float) -> float | None:
+    """Return how long a process in the control group of ``pid`` needs to write a block to a file and to sync it, in
+    seconds; None if that takes longer than ``timeout``.
+
+    The file is overwritten in place, so that the sync commits no other file's length.
+    """
+    directory, _ = group(pid, "blkio")
+    command = ["python3", "-ISc", SYNC, str(directory / "cgroup.procs"), str(path)]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        output, errors = program.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        program.kill()  # it ends when the disk lets it, which nobody waits for
+        return None
+    if program.returncode:
+        raise CgroupError(f"process {pid}: a timed write to {path} failed: {errors.strip().splitlines()[-1]}")
+    return float(output)
 
 
 class Loads:

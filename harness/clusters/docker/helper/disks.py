@@ -24,12 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from . import processes
+from . import cgroups, processes
 
 IMAGES: Final = Path("/disks")
 """A tmpfs, so that the speed of the machine's own disk does not matter."""
 MOUNT_POINT: Final = "/data"
 PROBE: Final = ".lock-harness-probe"
+TIMED: Final = ".lock-harness-timed"
 LOOP_CTL_GET_FREE: Final = 0x4C82
 LOOP_CONFIGURE: Final = 0x4C0A
 LOOP_CONFIG: Final = struct.Struct("=II 5Q 4I 64s 64s 32s 2Q 8Q")
@@ -283,6 +284,15 @@ class ContainerDisks:
                 disk.powered = True
                 if disk.stalled:
                     disk.freeze()
+
+    def slow(self, pid: int, per_second: int) -> None:
+        """Let the container write to its disk ``per_second`` times a second at most; 0 ends that."""
+        with self._locked(pid) as disk:
+            cgroups.limit_writes(pid, int(disk.path.name.removeprefix("loop")), per_second)
+
+    def timed_sync(self, pid: int, timeout: float) -> float | None:
+        """See :func:`.cgroups.timed_sync`."""
+        return cgroups.timed_sync(pid, Path(f"/proc/{self._of(pid).pid}/root{MOUNT_POINT}/{TIMED}"), timeout)
 
     def attempt(self, pid: int, timeout: float) -> str:
         """Write and sync a few bytes; return ``works``, ``fails``, or ``hangs`` (after ``timeout`` seconds).
