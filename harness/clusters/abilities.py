@@ -17,7 +17,7 @@ from harness.history.lock_keys import OnKeyChange
 from .base import Cluster, ObservedFacts
 
 State = Literal["running", "paused", "dead"]
-DiskState = Literal["works", "hangs", "fails"]
+DiskState = Literal["works", "hangs", "fails", "full"]
 Tap = Callable[[str, str, str, str], None]
 """Callback for each command on the network, called at the moment it passes: (``"request"`` or ``"reply"``, client host,
 server host, command name)."""
@@ -209,12 +209,16 @@ class WireRecordings(Protocol):
 
 @runtime_checkable
 class ServerDisks(Protocol):
-    """Stall, slow down and probe the disks of servers, and cut their power."""
+    """Stall, slow down, fill and probe the disks of servers, and cut their power."""
 
     def stall(self, host: str) -> None:
         """Block all writes to a server's disk. Stalls are counted, and each needs its own :meth:`unstall`."""
 
     def unstall(self, host: str) -> None: ...
+    def fill(self, host: str) -> None:
+        """Take all free space of a server's disk. Fillings are counted, and each needs its own :meth:`clear`."""
+
+    def clear(self, host: str) -> None: ...
     def lose_power(self, host: str) -> None:
         """Kill the host and lose data that was not synced to its disk. Counts as a kill, and needs a
         :meth:`Processes.start`."""

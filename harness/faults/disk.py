@@ -9,7 +9,7 @@ import msgspec
 
 from harness.clusters.abilities import DISKS, LOCK_KEYS, PROCESSES, Needs
 from harness.clusters.base import Role
-from harness.wording import counted
+from harness.wording import counted, listed
 
 from .base import Damage, Fault, InjectionContext, Observation, once, targets
 from .process import ServersDie, running
@@ -56,6 +56,64 @@ class DiskStall(Fault, frozen=True):
     @classmethod
     def story(cls, record: FaultRecord, ended: str) -> str:
         return f"writes to the {record.verb('disk', 'disks')} of {record.who} hang{ended}"
+
+
+class DiskFull(Fault, frozen=True):
+    """The disks of servers have no space left. What a server does then is its own: Redis with a synced log ends at its
+    next write, others refuse writes. A server that has ended is started again when there is space."""
+
+    name: ClassVar[str] = "disk-full"
+    damages_with: ClassVar[str] = "fill"
+    fact: ClassVar[str] = "disk"
+    summary: ClassVar[str] = "the disks of a minority of the servers have no space left, and writes to them fail"
+    needs: ClassVar[Needs] = frozenset({DISKS, PROCESSES})
+    schedule: ClassVar[dict[str, Any]] = {"every": "5 ttl", "for": "2 ttl"}
+
+    roles: ClassVar[tuple[Role, ...]] = ("server",)
+    target: str = "minority"
+
+    def inject(self, scene: InjectionContext) -> Damage:
+        disks, processes = scene.part(DISKS), scene.part(PROCESSES)
+        hosts = targets(scene, self.target, scene.hosts("server"))
+        ended: list[str] = []
+        for host in hosts:
+            disks.fill(host)
+
+        def observe() -> Observation:
+            found = {host: disks.disk(host) for host in hosts}
+            full = {host: disk == "full" for host, disk in found.items()}
+            return Observation(full, {"disk": found}, "a write to each of these disks fails for want of space")
+
+        def heal() -> None:
+            for host in hosts:
+                disks.clear(host)
+            start_ended()
+
+        def start_ended() -> None:
+            for host in hosts:
+                if processes.incarnation(host) is None:
+                    if host not in ended:
+                        ended.append(host)
+                    processes.kill(host)  # starts are counted: one without a kill would undo another fault
+                    processes.start(host, wiped=False)
+
+        def healed() -> Observation:
+            found = {host: disks.disk(host) for host in hosts}
+            states = {host: processes.state(host) for host in hosts}
+            if "dead" in states.values():  # it ended while it was being healed
+                start_ended()
+            fine = {host: found[host] == "works" and states[host] == "running" for host in hosts}
+            facts = {"disk": found, "state": states, "ended": list(ended)}
+            return Observation(fine, facts, "a write to each of these disks works, and all servers run")
+
+        return Damage(hosts, observe, once(heal), healed)
+
+    @classmethod
+    def story(cls, record: FaultRecord, ended: str) -> str:
+        gone = record.observed.get("after_heal", {}).get("ended") or []
+        dies = f"; {listed(gone)} {'ends' if len(gone) == 1 else 'end'}" if gone else ""
+        disk = record.verb("disk", "disks")
+        return f"the {disk} of {record.who} {record.verb('has', 'have')} no space left{ended}{dies}"
 
 
 class SlowFsync(Fault, frozen=True):

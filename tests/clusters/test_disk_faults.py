@@ -182,6 +182,52 @@ def _set_times(cluster: DockerCluster, count: int) -> list[float]:
 
 @pytest.mark.docker
 @pytest.mark.xdist_group("docker")
+class TestFull:
+    def test_redis_with_a_log_ends_or_refuses_writes_and_works_after_the_heal(self, cluster: DockerCluster) -> None:
+        client(cluster).set("kept", "x")
+        damage = inject(cluster, "disk-full")
+        seen = damage.observe()
+        assert seen.effective, seen
+        # The last block of the log has room for some writes.
+        _eventually(lambda: not _succeeds(lambda: client(cluster).set("filling", "x" * 1000)), 60)
+        assert damage.healed().effective is False
+        damage.heal()
+        healed = until_healed(damage.healed)
+        assert healed.effective, healed
+        assert healed.facts["ended"] == (["n1"] if persistence(cluster) == "always" else [])
+        assert client(cluster).get("kept") == "x"
+        _eventually(lambda: _succeeds(lambda: client(cluster).set("after", "x")), 60)
+
+    def test_a_fault_without_effect_is_reported(self, cluster: DockerCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(DISKS.of(cluster), "fill", lambda host: None)
+        assert inject(cluster, "disk-full").observe().effective is False
+
+    def test_each_filling_needs_its_own_end(self, cluster: DockerCluster) -> None:
+        first, second = inject(cluster, "disk-full"), inject(cluster, "disk-full")
+        first.heal()
+        assert DISKS.of(cluster).disk("n1") == "full"
+        second.heal()
+        assert until_healed(second.healed).effective
+
+    def test_a_stalled_disk_is_filled_when_the_stall_ends(self, cluster: DockerCluster) -> None:
+        stall, full = inject(cluster, "disk-stall"), inject(cluster, "disk-full")
+        assert full.observe().effective is False
+        stall.heal()
+        assert full.observe().effective
+        full.heal()
+        assert until_healed(full.healed).effective
+
+    def test_a_disk_is_still_full_when_its_power_is_back(self, cluster: DockerCluster) -> None:
+        full, loss = inject(cluster, "disk-full"), inject(cluster, "power-loss")
+        loss.heal()
+        assert DISKS.of(cluster).disk("n1") == "full"
+        full.heal()
+        assert until_healed(full.healed).effective
+        assert until_healed(loss.healed).effective
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
 class TestPowerLoss:
     def test_power_loss_loses_acknowledged_writes_that_were_not_synced(self, cluster: DockerCluster) -> None:
         speaker = client(cluster)
@@ -247,6 +293,14 @@ class TestPowerLoss:
         cluster.resume("n1")
         damage.heal()
         assert until_healed(damage.healed).effective
+
+
+def _succeeds(call: Callable[[], Any]) -> bool:
+    try:
+        call()
+    except redis.RedisError:
+        return False
+    return True
 
 
 def _ignore(call: Callable[[], Any]) -> None:

@@ -20,7 +20,16 @@ from tests.clusters.bench import AnyCluster, Bench, Chat, client_answers, make, 
 from tests.clusters.bench import fault as build
 
 SENTINEL = {"failover", "partition-replicas", "partition-ring", "partition-bridge"}
-ELSEWHERE = {"disk-stall", "slow-fsync", "power-loss", "eviction", "leader-loss", "task-cancel", "thread-interrupt"}
+ELSEWHERE = {
+    "disk-full",
+    "disk-stall",
+    "slow-fsync",
+    "power-loss",
+    "eviction",
+    "leader-loss",
+    "task-cancel",
+    "thread-interrupt",
+}
 """Faults with a file of tests of their own."""
 FAULTS = [name for name in fault_names() if name != "none" and name not in ELSEWHERE]
 

@@ -156,6 +156,12 @@ class FakeCluster:
     def unstall(self, host: str) -> None:
         self._undo("stall", host)
 
+    def fill(self, host: str) -> None:
+        self._hit("fill", host)
+
+    def clear(self, host: str) -> None:
+        self._undo("fill", host)
+
     def slow(self, host: str, writes_per_s: int) -> Callable[[], None]:
         del writes_per_s
         self._hit("slow", host)
@@ -170,6 +176,8 @@ class FakeCluster:
     def disk(self, host: str) -> str:
         if host in self.damage["power"]:
             return "fails"
+        if host in self.damage["fill"]:
+            return "full"
         return "hangs" if host in self.damage["stall"] else "works"
 
     def flood(self, host: str) -> dict[str, int]:

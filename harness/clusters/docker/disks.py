@@ -37,6 +37,7 @@ class Disks:
         self._boxes = boxes
         self._kill = kill
         self._stalls: Counter[str] = Counter()
+        self._fillings: Counter[str] = Counter()
         self._slow: defaultdict[str, list[int]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -51,6 +52,18 @@ class Disks:
             if self._stalls[host] == 1:
                 self._helper.disk("thaw", self._boxes[host])
             self._stalls[host] = max(0, self._stalls[host] - 1)
+
+    def fill(self, host: str) -> None:
+        with self._lock:
+            self._fillings[host] += 1
+            if self._fillings[host] == 1:
+                self._helper.disk("fill", self._boxes[host])
+
+    def clear(self, host: str) -> None:
+        with self._lock:
+            if self._fillings[host] == 1:
+                self._helper.disk("clear", self._boxes[host])
+            self._fillings[host] = max(0, self._fillings[host] - 1)
 
     def slow(self, host: str, writes_per_s: int) -> Callable[[], None]:
         """See :meth:`harness.clusters.abilities.ServerDisks.slow`."""

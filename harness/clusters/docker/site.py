@@ -182,6 +182,7 @@ class Site:
         self.helper.empty(boxes)
         for name in self._disks:
             self.helper.disk("restore_power", self.boxes[name])
+            self.helper.disk("clear", self.boxes[name])
             self.helper.disk("slow", self.boxes[name], per_second=0)
         remove_packet_rules(self.helper, boxes)
         in_parallel([partial(clear_links, self.boxes[name], self.route.address) for name in self._proxied])

@@ -30,6 +30,7 @@ IMAGES: Final = Path("/disks")
 """A tmpfs, so that the speed of the machine's own disk does not matter."""
 MOUNT_POINT: Final = "/data"
 PROBE: Final = ".lock-harness-probe"
+FILL: Final = ".lock-harness-fill"
 TIMED: Final = ".lock-harness-timed"
 LOOP_CTL_GET_FREE: Final = 0x4C82
 LOOP_CONFIGURE: Final = 0x4C0A
@@ -155,7 +156,7 @@ class _Disk:
     """State of one disk.
 
     ``stopper`` is the open directory while the disk is frozen. ``stalled`` is True if the disk should be frozen.
-    While it has no power it is not frozen, even if it is ``stalled``.
+    While it has no power it is not frozen, even if it is ``stalled``. ``full`` is True if no space should be left.
     """
 
     pid: int
@@ -164,6 +165,7 @@ class _Disk:
     stopper: int | None = None
     stalled: bool = False
     powered: bool = True
+    full: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def open(self) -> int:
@@ -205,6 +207,34 @@ class _Disk:
             fcntl.ioctl(self.stopper, FITHAW, 0)
             os.close(self.stopper)
             self.stopper = None
+            self.apply_fill()
+
+    def apply_fill(self) -> None:
+        """Take all space, or give it back. A frozen disk is filled when it thaws, one without power when it has it."""
+        if self.stopper is not None or not self.powered:
+            return
+        path = Path(f"/proc/{self.pid}/root{MOUNT_POINT}/{FILL}")
+        if not self.full:
+            path.unlink(missing_ok=True)
+            return
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _take_space(file)
+        finally:
+            os.close(file)
+
+
+def _take_space(file: int) -> None:
+    """Allocate blocks for a file until none is left. They are not written, and need no memory."""
+    about = os.fstatvfs(file)
+    piece = about.f_frsize * (1 << max(0, about.f_bavail.bit_length() - 1))
+    while piece >= about.f_frsize:
+        try:
+            os.posix_fallocate(file, os.fstat(file).st_size, piece)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            piece //= 2
 
 
 def void(_: object) -> None:
@@ -282,8 +312,15 @@ class ContainerDisks:
                 disk.unmount()
                 disk.mount()
                 disk.powered = True
+                disk.apply_fill()
                 if disk.stalled:
                     disk.freeze()
+
+    def fill(self, pid: int, *, full: bool) -> None:
+        """Take all free space of the disk, or give it back."""
+        with self._locked(pid) as disk:
+            disk.full = full
+            disk.apply_fill()
 
     def slow(self, pid: int, per_second: int) -> None:
         """Let the container write to its disk ``per_second`` times a second at most; 0 ends that."""
@@ -295,7 +332,7 @@ class ContainerDisks:
         return cgroups.timed_sync(pid, Path(f"/proc/{self._of(pid).pid}/root{MOUNT_POINT}/{TIMED}"), timeout)
 
     def attempt(self, pid: int, timeout: float) -> str:
-        """Write and sync a few bytes; return ``works``, ``fails``, or ``hangs`` (after ``timeout`` seconds).
+        """Write and sync a few bytes; return ``works``, ``full``, ``fails``, or ``hangs`` (after ``timeout`` seconds).
 
         The whole disk is synced: an fsync would commit other files' lengths without their data.
         """
@@ -311,8 +348,8 @@ class ContainerDisks:
                     _check_result(_libc().syncfs(file.fileno()), "syncfs")
                 path.unlink(missing_ok=True)  # an attempt that hung may have removed it earlier
                 found[0] = "works"
-            except OSError:
-                found[0] = "fails"
+            except OSError as error:
+                found[0] = "full" if error.errno == errno.ENOSPC else "fails"
             done.set()
 
         threading.Thread(target=write, name="probe", daemon=True).start()

@@ -207,6 +207,8 @@ class Operations:
             "thaw": lambda given: self._disks.thaw(given.pid()),
             "thaw_all": lambda _: self._disks.thaw_all(),
             "attempt": lambda given: self._disks.attempt(given.pid(), given.seconds("timeout")),
+            "fill": lambda given: self._disks.fill(given.pid(), full=True),
+            "clear": lambda given: self._disks.fill(given.pid(), full=False),
             "slow": lambda given: self._disks.slow(given.pid(), given.whole("per_second")),
             "timed_sync": lambda given: self._disks.timed_sync(given.pid(), given.seconds("timeout")),
             "cut_power": lambda given: self._disks.cut_power(given.pid()),
