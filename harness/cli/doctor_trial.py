@@ -56,7 +56,7 @@ def try_run(engine: docker.DockerClient, base: str, client: str) -> Trial:
                 "image is not built yet"
             )
         try:
-            helper = Helper(deployment, client, disks=False)
+            helper = Helper(deployment, client)
             closing.callback(helper.close)
             trial = _try_helper(helper, box, began)
         except (DockerException, RequestException, Refused, Unanswered, RuntimeError, OSError) as error:

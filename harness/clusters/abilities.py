@@ -235,6 +235,26 @@ class ServerDisks(Protocol):
         """Probe the disk's state by writing to it."""
 
 
+FileFacts = dict[str, str | int]
+"""Facts about a file: ``path``, ``size`` in bytes, ``used`` (bytes up to the last one that is not zero) and ``sha256``
+of these."""
+
+
+@runtime_checkable
+class DataFiles(Protocol):
+    """Look at the files of stopped servers, and damage them."""
+
+    def newest_file(self, host: str) -> FileFacts | None:
+        """Return facts about the file that has a server's newest data; ``None`` if there is none."""
+
+    def damage_file(self, host: str, how: Literal["truncate", "flip"], size: int, seed: int) -> None:
+        """Cut off the last ``size`` used bytes of that file, or flip one bit in them, which ``seed`` chooses. The
+        server must be dead."""
+
+    def starts(self, host: str) -> int:
+        """Return how often the server's program was started."""
+
+
 @runtime_checkable
 class ProcessorQuotas(Protocol):
     """Limit the processor time of hosts."""
@@ -352,6 +372,7 @@ TAPS: Final[Ability[CommandTaps]] = Ability("tap", CommandTaps)
 LOCK_KEYS: Final[Ability[LockKeys]] = Ability("keys", LockKeys)
 WIRE: Final[Ability[WireRecordings]] = Ability("wire", WireRecordings)
 DISKS: Final[Ability[ServerDisks]] = Ability("disk", ServerDisks)
+DATA_FILES: Final[Ability[DataFiles]] = Ability("files", DataFiles)
 PROCESSORS: Final[Ability[ProcessorQuotas]] = Ability("processor", ProcessorQuotas)
 MEMORY: Final[Ability[ServerMemory]] = Ability("evict", ServerMemory)
 FREEZE: Final[Ability[ClusterFreeze]] = Ability("freeze", ClusterFreeze)
@@ -360,8 +381,8 @@ FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
-    PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, PROCESSORS, MEMORY, PEERS,
-    FAILOVER, ELECTIONS,
+    PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, DATA_FILES, PROCESSORS,
+    MEMORY, PEERS, FAILOVER, ELECTIONS,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

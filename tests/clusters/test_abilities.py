@@ -7,6 +7,7 @@ import pytest
 from harness.clusters.abilities import (
     ABILITIES,
     CANCELS,
+    DATA_FILES,
     DISKS,
     ELECTIONS,
     FAILOVER,
@@ -46,7 +47,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "nats": frozenset({ELECTIONS, PEERS}),
     "hazelcast": frozenset({ELECTIONS, PEERS}),
 }
-EVERYWHERE = frozenset(ABILITIES) - {MEMORY, FAILOVER, ELECTIONS, PEERS, DISKS, TAPS, CANCELS, INTERRUPTS}
+EVERYWHERE = frozenset(ABILITIES) - {MEMORY, FAILOVER, ELECTIONS, PEERS, DISKS, DATA_FILES, TAPS, CANCELS, INTERRUPTS}
 IN_MEMORY = {"memcached", "hazelcast"}
 READ = ("redis-", "mysql-", "postgres", "memcached")
 """Beginnings of the kinds whose traffic in containers is read for commands."""
@@ -59,7 +60,7 @@ def test_a_simulated_cluster_has_taps_and_interruptions_and_no_disks(kind: str) 
 
 @pytest.mark.parametrize("kind", kinds("docker"))
 def test_containers_have_disks_and_taps_if_their_servers_allow_them(kind: str) -> None:
-    disks = frozenset() if kind in IN_MEMORY else frozenset({DISKS})
+    disks = frozenset() if kind in IN_MEMORY else frozenset({DISKS, DATA_FILES})
     taps = frozenset({TAPS}) if kind.startswith(READ) else frozenset()
     assert abilities_of(DockerCluster.part_types(kind)) == EVERYWHERE | disks | taps | OF_THE_KIND[kind]
 

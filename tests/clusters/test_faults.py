@@ -21,6 +21,8 @@ from tests.clusters.bench import fault as build
 
 SENTINEL = {"failover", "partition-replicas", "partition-ring", "partition-bridge"}
 ELSEWHERE = {
+    "bit-flip",
+    "file-truncation",
     "disk-full",
     "disk-stall",
     "slow-fsync",

@@ -42,6 +42,7 @@ class FakeCluster:
     damage: dict[str, set[Any]] = field(default_factory=lambda: defaultdict(set))
     undone: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     offsets: dict[str, tuple[float, float]] = field(default_factory=dict)
+    began: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     lives: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     _clock: Any = field(default_factory=lambda: itertools.count(1, 100_000_000))
     _first: dict[str, Any] = field(default_factory=dict)
@@ -87,6 +88,7 @@ class FakeCluster:
     def start(self, host: str, *, wiped: bool) -> None:
         del wiped
         self._undo("kill", host)
+        self.began[host] += host not in self.damage["kill"]
         self._undo("power", host)
 
     def hang(self, host: str) -> None:
@@ -155,6 +157,16 @@ class FakeCluster:
 
     def unstall(self, host: str) -> None:
         self._undo("stall", host)
+
+    def newest_file(self, host: str) -> dict[str, str | int]:
+        return {"path": "/data/log", "size": 10, "used": 10, "sha256": str(host in self.damage["file"])}
+
+    def damage_file(self, host: str, how: str, size: int, seed: int) -> None:
+        del how, size, seed
+        self._hit("file", host)
+
+    def starts(self, host: str) -> int:
+        return self.began[host]
 
     def fill(self, host: str) -> None:
         self._hit("fill", host)

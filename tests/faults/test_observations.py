@@ -21,6 +21,7 @@ from harness.history import History, Op
 from tests.faults.fakes import Deaf, FakeCluster, scene
 
 SEVERAL: dict[str, dict[str, Any]] = {
+    "bit-flip": {"target": "servers"},
     "client-crash": {"target": "clients", "restart": True},
     "client-hang": {"target": "clients"},
     "client-pause": {"target": "clients"},
@@ -33,6 +34,7 @@ SEVERAL: dict[str, dict[str, Any]] = {
     "disk-full": {"target": "servers"},
     "disk-stall": {"target": "servers"},
     "eviction": {"target": "servers"},
+    "file-truncation": {"target": "servers"},
     "kill": {"target": "servers"},
     "kill-amnesia": {"target": "servers"},
     "power-loss": {"target": "servers"},

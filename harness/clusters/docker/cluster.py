@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import kinds
-from harness.clusters.abilities import DISKS, PROCESSORS, TAPS, TRAFFIC, Needs
+from harness.clusters.abilities import DATA_FILES, DISKS, PROCESSORS, TAPS, TRAFFIC, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, ClientError, EntryThread, end_histories
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
+from harness.clusters.docker.containers.helper_client import Privilege
 from harness.clusters.docker.images.images import Images
 from harness.clusters.floods import Floods, floods_class
 from harness.clusters.key_watch import KeyWatch
@@ -31,6 +32,7 @@ from harness.history.lock_keys import OnKeyChange
 
 from .clocks import HostClocks
 from .control import ControlRoute, reaching
+from .data_files import DataFiles
 from .disks import Disks
 from .hosts import ContainerClient, ServerHost
 from .kinds import servers_class
@@ -105,6 +107,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._floods: Floods | None = None
         self._taps: CommandTap | None = None
         self._processors: Processors | None = None
+        self._data_files: DataFiles | None = None
         self._image = image
         self._report = report
         self._about: ObservedFacts = {}
@@ -127,11 +130,12 @@ class DockerCluster(LinkMethods, ProcessMethods):
             return ()
         servers, floods = servers_class(kind), floods_class(kind)
         taps = CommandTap if servers.COMMANDS is not None else None
-        return cls, servers, Processors, *(part for part in (servers.DISKS, floods, taps) if part is not None)
+        files = None if servers.DISKS is None else DataFiles
+        return cls, servers, Processors, *(part for part in (servers.DISKS, files, floods, taps) if part is not None)
 
     @property
     def parts(self) -> tuple[object, ...]:
-        optional = (self._disks, self._processors, self._floods, self._taps)
+        optional = (self._disks, self._data_files, self._processors, self._floods, self._taps)
         return self, self.servers, *(part for part in optional if part is not None)
 
     # Start and stop.
@@ -195,9 +199,17 @@ class DockerCluster(LinkMethods, ProcessMethods):
         disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()
         proxy_image = images.toxiproxy() if self._needs & {TRAFFIC, TAPS} else ""
         return SiteRequest(
-            self.kind, roles, there, disks, bool(self._needs & {PROCESSORS, DISKS}), tuple(self._names), client_image,
+            self.kind, roles, there, disks, self._privileges(disks), tuple(self._names), client_image,
             self._clients.source, proxy_image, self._by_hand, images.client,
         )  # fmt: skip
+
+    def _privileges(self, disks: Sequence[str]) -> frozenset[Privilege]:
+        wanted: dict[Privilege, bool] = {
+            "cgroups": bool(self._needs & {PROCESSORS, DISKS}),
+            "disks": bool(disks),
+            "files": DATA_FILES in self._needs,
+        }
+        return frozenset(privilege for privilege, needed in wanted.items() if needed)
 
     def _start_on(self, site: Site, wanted: SiteRequest) -> None:
         self.deployment = site.deployment
@@ -220,6 +232,10 @@ class DockerCluster(LinkMethods, ProcessMethods):
         if wanted.disks and self.servers.DISKS is not None:
             boxes = {name: self._boxes[name] for name in wanted.disks}
             self._disks = self.servers.DISKS(self._helper, boxes, self.kill)
+        if DATA_FILES in self._needs:
+            self._data_files = DataFiles(
+                self._helper, self._boxes, self.servers.NEWEST, lambda host: self._server(host).starts
+            )
         if PROCESSORS in self._needs:
             self._processors = Processors(self._helper, self._boxes)
             self._closing.callback(self._processors.release)

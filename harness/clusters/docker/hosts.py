@@ -61,6 +61,8 @@ class ServerHost:
         self._running: Channel | None = None
         self._next: Channel | None = None
         self._closed = False
+        self.starts = 0
+        """How often the program was started."""
         self._lock = threading.Lock()
         self.standing_by = threading.Event()
         """Set when the next program stands by and the helper spares it; a kill before that would kill it as well."""
@@ -88,6 +90,7 @@ class ServerHost:
             spare(self.box, [])
             self._next.send(how.encode())
             self._running = self._next
+            self.starts += 1
         threading.Thread(target=self._stand_by_again, args=(spare,), daemon=True).start()
 
     def _stand_by_again(self, spare: Spare) -> None:

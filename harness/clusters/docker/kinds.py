@@ -46,6 +46,8 @@ class RealServers(ABC):
     """Reader of the commands in the servers' traffic, ``None`` if faults cannot wait for commands."""
     DISKS: ClassVar[type[Disks] | None] = Disks
     """Access of faults to the servers' disks, ``None`` if the servers keep everything in memory."""
+    NEWEST: ClassVar[tuple[str, ...]] = ("**/*",)
+    """Patterns of the files with a server's newest data, below ``/data``."""
 
     def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
         self.kind = kind

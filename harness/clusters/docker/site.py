@@ -17,7 +17,7 @@ from docker import DockerClient
 
 from harness.clusters.base import Role
 from harness.clusters.docker.containers.engine import Box, Deployment, in_parallel
-from harness.clusters.docker.containers.helper_client import Helper
+from harness.clusters.docker.containers.helper_client import Helper, Privilege
 from harness.clusters.docker.containers.sidecar import Peers, clear_links, open_links
 from harness.clusters.docker.containers.toxiproxy import ClientLinks
 from harness.clusters.gate import NetworkGate
@@ -44,8 +44,8 @@ ClientSetup = tuple[str, Path | None, str]
 class SiteRequest:
     """Containers that a run needs.
 
-    ``images`` are those of servers, by host; ``disks`` names servers that get a disk of their own; with ``cgroups`` the
-    helper can change control groups; ``source`` is the folder with a user's modules; without a ``proxy_image`` clients
+    ``images`` are those of servers, by host; ``disks`` names servers that get a disk of their own; ``privileges`` are
+    those of the helper; ``source`` is the folder with a user's modules; without a ``proxy_image`` clients
     have no proxy; ``by_hand`` is for a cluster that outlives this process.
     """
 
@@ -53,7 +53,7 @@ class SiteRequest:
     roles: Mapping[str, Role]
     images: Mapping[str, str]
     disks: tuple[str, ...] = ()
-    cgroups: bool = False
+    privileges: frozenset[Privilege] = frozenset()
     clients: tuple[str, ...] = ()
     client_image: str = ""
     source: Path | None = None
@@ -66,7 +66,7 @@ class SiteRequest:
     def server_setup(self) -> tuple[Any, ...]:
         """Properties of the servers' containers; a request with others needs a new site. Server options are not among
         them, since programs are always restarted."""
-        helper = self.disks, self.cgroups
+        helper = self.disks, self.privileges
         return self.kind, dict(self.roles), dict(self.images), helper, self.by_hand, bool(self.clients)
 
     @property
@@ -141,7 +141,7 @@ class Site:
                 client = partial(make, name, image, "client")
                 calls[name] = partial(start, client, partial(self.deployment.drop, name))
             if self._helper is None:
-                calls[HELPER] = partial(Helper, self.deployment, image, disks=bool(self._disks), cgroups=wanted.cgroups)
+                calls[HELPER] = partial(Helper, self.deployment, image, wanted.privileges)
         return calls
 
     def _open_helper(self, helper: Helper) -> None:

@@ -6,8 +6,8 @@ The helper sees all processes of the machine (``--pid=host``) and has five capab
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Literal
 
 from harness.clusters.conversation import Conversation, Unanswered
 from harness.errors import EnvironmentLacking
@@ -31,25 +31,31 @@ OTHER_MACHINE: Final = (
 )
 PROXY_USER: Final = 65533
 """User id of a client's proxy, which distinguishes its connections from the client's own."""
-DISKS: Final[dict[str, Any]] = {
-    "cap_add": [*OPTIONS["cap_add"], "MKNOD", "SYS_CHROOT"],
-    "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"],
-    "security_opt": ["apparmor=unconfined"],
-    "tmpfs": {"/disks": ""},
+Privilege = Literal["cgroups", "disks", "files"]
+PRIVILEGES: Final[dict[Privilege, dict[str, Any]]] = {
+    "cgroups": {"volumes": {"/sys/fs/cgroup": {"bind": "/cgroup", "mode": "rw"}}},
+    "disks": {
+        "cap_add": ["MKNOD", "SYS_CHROOT"],
+        "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"],
+        "security_opt": ["apparmor=unconfined"],
+        "tmpfs": {"/disks": ""},
+    },
+    "files": {"cap_add": ["DAC_OVERRIDE"]},
 }
-"""Additional options for a helper that makes disks: access to loop devices, and no AppArmor profile, since Docker's
-forbids mounts in other containers even with the capabilities."""
-
-CGROUPS: Final[dict[str, Any]] = {"volumes": {"/sys/fs/cgroup": {"bind": "/cgroup", "mode": "rw"}}}
-"""Additional options for a helper that changes the control groups of other containers."""
+"""Additional options for a helper that changes control groups; for one that makes disks: access to loop devices, and no
+AppArmor profile, since Docker's forbids mounts in other containers even with the capabilities; and for one that changes
+servers' files, which may belong to other users."""
 
 
 class Helper:
     """Requests to ``python -m harness.clusters.docker.helper``; see :mod:`harness.clusters.docker.helper.server`.
     A host is identified by its box."""
 
-    def __init__(self, deployment: Deployment, image: str, *, disks: bool = False, cgroups: bool = False) -> None:
-        options = {**OPTIONS, **(DISKS if disks else {}), **(CGROUPS if cgroups else {})}
+    def __init__(self, deployment: Deployment, image: str, privileges: Collection[Privilege] = ()) -> None:
+        options = {**OPTIONS}
+        for privilege in sorted(privileges):
+            more = PRIVILEGES[privilege]
+            options |= more | {"cap_add": [*options["cap_add"], *more.get("cap_add", ())]}
         self._box = deployment.box("helper", image, "helper", **options)
         self._conversation = Conversation(
             lambda on_line, on_end: self._box.start(

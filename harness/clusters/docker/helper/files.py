@@ -1,4 +1,4 @@
-"""Overwrite files inside other containers, such as ``/etc/hosts`` and a server's configuration, for a fault.
+"""Overwrite and damage files inside other containers, such as ``/etc/hosts`` and a server's log, for a fault.
 
 The helper container shares the process table of the machine's engine, so it reaches the files of another container
 through ``/proc/PID/root``, where ``PID`` is a process of that container.
@@ -6,10 +6,19 @@ through ``/proc/PID/root``, where ``PID`` is a process of that container.
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
+from typing import Final
 
 from .namespaces import NamespaceError, foreign, inode
+
+DATA: Final = "data"
+OURS: Final = ".lock-harness"
+"""Beginning of the names of the helper's own files."""
+PIECE: Final = 1 << 20
 
 
 class FileError(Exception):
@@ -37,3 +46,77 @@ def write(pid: int, path: str, text: str) -> None:
         os.ftruncate(file, len(data))
     finally:
         os.close(file)
+
+
+def newest(pid: int, patterns: Sequence[str]) -> dict[str, str | int] | None:
+    """Describe the file below /data, of those that match a pattern, that was written last; None if there is none.
+
+    ``used`` is the number of its bytes up to the last one that is not zero, since servers allocate logs in advance.
+
+    :raises FileError: there is no such process, or the file cannot be read.
+    """
+    try:
+        found = _newest(pid, patterns)
+        if found is None:
+            return None
+        with found.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            used = _used(file.fileno(), size)
+            digest = hashlib.sha256()
+            for at in range(0, used, PIECE):
+                digest.update(os.pread(file.fileno(), min(PIECE, used - at), at))
+    except OSError as error:
+        raise FileError(f"container of process {pid}: its data: {error}") from error
+    path = f"/{found.relative_to(_root(pid))}"
+    return {"path": path, "size": size, "used": used, "sha256": digest.hexdigest()[:16]}
+
+
+def damage(pid: int, patterns: Sequence[str], *, flip: bool, size: int, seed: int) -> None:
+    """Cut off the last ``size`` used bytes of the file that :func:`newest` describes, or flip one bit in them.
+
+    :raises FileError: there is no such file, it is empty, or it cannot be written.
+    """
+    try:
+        found = _newest(pid, patterns)
+        if found is None:
+            raise FileError(f"container of process {pid}: no file in /data matches {' or '.join(patterns)}")
+        with found.open("r+b") as file:
+            end = _used(file.fileno(), file.seek(0, os.SEEK_END))
+            start = max(0, end - size)
+            if flip:
+                at = Random(seed).randrange(start, end)
+                os.pwrite(file.fileno(), bytes([os.pread(file.fileno(), 1, at)[0] ^ 1 << seed % 8]), at)
+            else:
+                os.ftruncate(file.fileno(), start)
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise FileError(f"container of process {pid}: its data: {error}") from error
+
+
+def _root(pid: int) -> Path:
+    return Path(f"/proc/{pid}/root")
+
+
+def _newest(pid: int, patterns: Sequence[str]) -> Path | None:
+    """Return the file that was written last, the longer one of two; empty ones do not count."""
+    data = _root(pid) / DATA
+    files = {path for pattern in patterns for path in data.glob(pattern) if not path.name.startswith(OURS)}
+    stats = {path: path.stat() for path in files if path.is_file() and not path.is_symlink()}
+    filled = [path for path in stats if stats[path].st_size and _is_used(path)]
+    return max(filled, key=lambda path: (stats[path].st_mtime_ns, stats[path].st_size, str(path)), default=None)
+
+
+def _is_used(path: Path) -> bool:
+    with path.open("rb") as file:
+        return _used(file.fileno(), file.seek(0, os.SEEK_END)) > 0
+
+
+def _used(file: int, size: int) -> int:
+    end = size
+    while end > 0:
+        start = max(0, end - PIECE)
+        rest = os.pread(file, end - start, start).rstrip(b"\0")
+        if rest:
+            return start + len(rest)
+        end = start
+    return 0

@@ -90,6 +90,9 @@ class Arguments:
     def text(self, name: str) -> str:
         return self._take(name, "text", _text)
 
+    def words(self, name: str) -> list[str]:
+        return self._take(name, "a list of texts", lambda value: [_text(each) for each in _list(value)])
+
     def address(self) -> str:
         return self._take("address", "an IPv4 address", _address)
 
@@ -209,6 +212,8 @@ class Operations:
             "attempt": lambda given: self._disks.attempt(given.pid(), given.seconds("timeout")),
             "fill": lambda given: self._disks.fill(given.pid(), full=True),
             "clear": lambda given: self._disks.fill(given.pid(), full=False),
+            "newest_file": lambda given: files.newest(given.pid(), given.words("patterns")),
+            "damage_file": self._damage_file,
             "slow": lambda given: self._disks.slow(given.pid(), given.whole("per_second")),
             "timed_sync": lambda given: self._disks.timed_sync(given.pid(), given.seconds("timeout")),
             "cut_power": lambda given: self._disks.cut_power(given.pid()),
@@ -326,6 +331,10 @@ class Operations:
                 failed.append(str(error))
         if failed:
             raise OperationError("; ".join(failed))
+
+    def _damage_file(self, given: Arguments) -> None:
+        patterns, size, seed = given.words("patterns"), given.whole("size"), given.whole("seed")
+        files.damage(given.pid(), patterns, flip=given.yes("flip"), size=size, seed=seed)
 
     def _offset(self, given: Arguments) -> int:
         """Return how far the clock of a container's youngest process is ahead, in ns."""

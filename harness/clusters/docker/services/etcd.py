@@ -29,6 +29,7 @@ class EtcdServers(RealPeers):
 
     KNOCK = b"GET /version HTTP/1.1\r\nHost: member\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
 
+    NEWEST = ("etcd/member/wal/*.wal",)
     RESTORE = "rm -f /var/lib/member-joined"
 
     def __init__(self, *args: Any) -> None:

@@ -65,6 +65,7 @@ _ENVIRONMENT: Final = {"INIT": INIT, **ENVIRONMENT}
 class MysqlServers(FaketimeServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
 
+    NEWEST = ("db/ib_logfile0",)
     COMMANDS = MysqlCommands
     KNOCK = STRANGERS_LOGIN
     GREETS = True

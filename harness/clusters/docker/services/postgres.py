@@ -60,6 +60,7 @@ class PostgresServers(FaketimeServers):
     """See :class:`harness.clusters.docker.kinds.RealServers`."""
 
     COMMANDS = PostgresCommands
+    NEWEST = ("db/pg_wal/0*",)
     # A connection of an unknown user, 64 bytes, which the server refuses.
     KNOCK = b"\0\0\0\x40\0\3\0\0user\0" + b"k" * 49 + b"\0\0"
 

@@ -37,6 +37,7 @@ class RedisServers(RealServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
 
     COMMANDS = RedisCommands
+    NEWEST = ("appendonlydir/*.incr.aof", "appendonly.aof")  # the latter before Redis 7
 
     def image(self, images: Images, host: str) -> str:
         release = self.options.get("release")

@@ -37,6 +37,8 @@ class ZooKeeperServers(RealPeers):
     """See :class:`harness.clusters.docker.kinds.RealServers`. Probes are four-letter words (ZooKeeper
     Administrator's Guide, "The Four Letter Words"), which a member answers even without a leader."""
 
+    NEWEST = ("version-2/log.*",)
+
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         tick = self.options.get("tick_ms", TICK_MS)
         conf = [
