@@ -36,6 +36,16 @@ class LinkShape:
     rate: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class PacketAlteration:
+    """Change of packets on a link: ``corrupt`` and ``duplicate`` are probabilities; within ``reorder_s`` seconds
+    packets overtake each other."""
+
+    corrupt: float = 0.0
+    duplicate: float = 0.0
+    reorder_s: float = 0.0
+
+
 class MessageTrap(Protocol):
     """Trap on a link that loses or delays one message; ``used`` once it has caught it."""
 
@@ -172,6 +182,19 @@ class Traffic(Protocol):
 
     def break_streams(self, host: str) -> int:
         """Reset a host's connections to other hosts of the cluster, and return how many there were."""
+
+
+@runtime_checkable
+class PacketFaults(Protocol):
+    """Damage, duplicate and reorder the packets of links."""
+
+    def alter_packets(self, links: Links, alteration: PacketAlteration) -> Callable[[], None]:
+        """Alter packets, in addition to earlier alterations. Return a function that undoes it and may be called
+        again."""
+
+    def count_packets(self, source: str, target: str, count: int, /) -> dict[str, int]:
+        """Send ``count`` packets on a link, one after the other, and return how many were ``received`` intact,
+        ``damaged``, ``duplicated`` and ``reordered``."""
 
 
 @runtime_checkable
@@ -368,6 +391,7 @@ INTERRUPTS: Final[Ability[ThreadInterrupts]] = Ability("interrupt", ThreadInterr
 CLOCKS: Final[Ability[WallClocks]] = Ability("clock", WallClocks)
 NETWORK: Final[Ability[Network]] = Ability("cut", Network)
 TRAFFIC: Final[Ability[Traffic]] = Ability("traffic", Traffic)
+PACKETS: Final[Ability[PacketFaults]] = Ability("packets", PacketFaults)
 TAPS: Final[Ability[CommandTaps]] = Ability("tap", CommandTaps)
 LOCK_KEYS: Final[Ability[LockKeys]] = Ability("keys", LockKeys)
 WIRE: Final[Ability[WireRecordings]] = Ability("wire", WireRecordings)
@@ -381,8 +405,8 @@ FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
-    PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, TAPS, LOCK_KEYS, DISKS, DATA_FILES, PROCESSORS,
-    MEMORY, PEERS, FAILOVER, ELECTIONS,
+    PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, PACKETS, TAPS, LOCK_KEYS, DISKS, DATA_FILES,
+    PROCESSORS, MEMORY, PEERS, FAILOVER, ELECTIONS,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

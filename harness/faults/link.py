@@ -24,7 +24,8 @@ BY_CHANCE: Final = 0.001
 """Probability below which so few late probes count as no packet loss on some link."""
 
 
-def _ends(scene: InjectionContext, clients: str, servers: str) -> Links:
+def ends(scene: InjectionContext, clients: str, servers: str) -> Links:
+    """Return the links between these hosts, both ways."""
     some = targets(scene, clients, scene.hosts("client"))
     far = targets(scene, servers, scene.hosts("server"))
     return [pair for a in some for b in far if a != b for pair in ((a, b), (b, a))]
@@ -45,18 +46,17 @@ def _shape(scene: InjectionContext, links: Links, shape: LinkShape, slower: floa
     return Damage(hosts, observe, undo, lambda: answered(network, sample, max(slower, NORMAL_S)))
 
 
-def _least_late_probes(probes: int, loss: float) -> int:
-    """Return how many of ``probes`` round trips are late, at least, if every packet is lost with probability ``loss``.
+def least_hits(trials: int, chance: float) -> int:
+    """Return how many of ``trials`` trials succeed, at least, if each succeeds with probability ``chance``.
 
     The answer may be wrong with a probability of :data:`BY_CHANCE`. It is at least 1.
     """
-    late = 1 - (1 - loss) ** 2  # a packet goes each way
     below = 0.0
-    for count in range(probes + 1):
-        below += comb(probes, count) * late**count * (1 - late) ** (probes - count)
+    for count in range(trials + 1):
+        below += comb(trials, count) * chance**count * (1 - chance) ** (trials - count)
         if below > BY_CHANCE:
             return max(1, count)
-    return max(1, probes)
+    return max(1, trials)
 
 
 def _packets(record: FaultRecord, how: str, ended: str) -> str:
@@ -81,7 +81,7 @@ class Latency(Fault, frozen=True):
     servers: str = "servers"
 
     def inject(self, scene: InjectionContext) -> Damage:
-        links = _ends(scene, self.clients, self.servers)
+        links = ends(scene, self.clients, self.servers)
         return _shape(scene, links, LinkShape(latency=self.delay, jitter=self.jitter), 2 * self.delay)
 
     @classmethod
@@ -105,7 +105,7 @@ class SlowLink(Fault, frozen=True):
     servers: str = "servers"
 
     def inject(self, scene: InjectionContext) -> Damage:
-        links = _ends(scene, self.clients, self.servers)
+        links = ends(scene, self.clients, self.servers)
         return _shape(scene, links, LinkShape(rate=self.rate), 64 / self.rate)
 
     @classmethod
@@ -133,7 +133,7 @@ class PacketLoss(Fault, frozen=True):
 
     def inject(self, scene: InjectionContext) -> Damage:
         network = scene.part(NETWORK)
-        links = _ends(scene, self.clients, self.servers)
+        links = ends(scene, self.clients, self.servers)
         damage = _shape(scene, links, LinkShape(loss=self.loss), 0.1)
 
         def observe() -> Observation:
@@ -142,7 +142,7 @@ class PacketLoss(Fault, frozen=True):
                 trip = network.reaches(*links[sent % len(links)], PROBE_TIMEOUT_S)
                 sent += 1
                 late += trip is None or trip > NORMAL_S
-            fewest = _least_late_probes(sent, self.loss)
+            fewest = least_hits(sent, 1 - (1 - self.loss) ** 2)  # a packet goes each way
             expected = f"at least {fewest} of {sent} probes late or lost, and {late} were"
             return Observation({"probes": late >= fewest}, {"probes": sent, "late": late}, expected, "samples")
 

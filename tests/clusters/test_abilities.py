@@ -13,6 +13,7 @@ from harness.clusters.abilities import (
     FAILOVER,
     INTERRUPTS,
     MEMORY,
+    PACKETS,
     PEERS,
     PROCESSES,
     TAPS,
@@ -47,7 +48,18 @@ OF_THE_KIND: dict[str, Needs] = {
     "nats": frozenset({ELECTIONS, PEERS}),
     "hazelcast": frozenset({ELECTIONS, PEERS}),
 }
-EVERYWHERE = frozenset(ABILITIES) - {MEMORY, FAILOVER, ELECTIONS, PEERS, DISKS, DATA_FILES, TAPS, CANCELS, INTERRUPTS}
+EVERYWHERE = frozenset(ABILITIES) - {
+    MEMORY,
+    FAILOVER,
+    ELECTIONS,
+    PEERS,
+    DISKS,
+    DATA_FILES,
+    PACKETS,
+    TAPS,
+    CANCELS,
+    INTERRUPTS,
+}
 IN_MEMORY = {"memcached", "hazelcast"}
 READ = ("redis-", "mysql-", "postgres", "memcached")
 """Beginnings of the kinds whose traffic in containers is read for commands."""
@@ -62,7 +74,7 @@ def test_a_simulated_cluster_has_taps_and_interruptions_and_no_disks(kind: str) 
 def test_containers_have_disks_and_taps_if_their_servers_allow_them(kind: str) -> None:
     disks = frozenset() if kind in IN_MEMORY else frozenset({DISKS, DATA_FILES})
     taps = frozenset({TAPS}) if kind.startswith(READ) else frozenset()
-    assert abilities_of(DockerCluster.part_types(kind)) == EVERYWHERE | disks | taps | OF_THE_KIND[kind]
+    assert abilities_of(DockerCluster.part_types(kind)) == EVERYWHERE | {PACKETS} | disks | taps | OF_THE_KIND[kind]
 
 
 @pytest.mark.parametrize("kind", kinds("sim"))

@@ -22,6 +22,9 @@ from tests.clusters.bench import fault as build
 SENTINEL = {"failover", "partition-replicas", "partition-ring", "partition-bridge"}
 ELSEWHERE = {
     "bit-flip",
+    "packet-corruption",
+    "packet-duplication",
+    "packet-reordering",
     "file-truncation",
     "disk-full",
     "disk-stall",

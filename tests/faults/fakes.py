@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, cast
 
-from harness.clusters.abilities import InterruptedCall, LinkShape
+from harness.clusters.abilities import InterruptedCall, LinkShape, PacketAlteration
 from harness.clusters.base import Cluster, Role
 from harness.faults.base import InjectionContext
 
@@ -249,6 +249,22 @@ class FakeCluster:
                 self._undo("shape", tuple(sorted(link)))
 
         return undo
+
+    def alter_packets(self, links: Iterable[tuple[str, str]], alteration: PacketAlteration) -> Callable[[], None]:
+        del alteration
+        hit = [tuple(sorted(link)) for link in links]
+        for link in hit:
+            self._hit("packets", link)
+
+        def undo() -> None:
+            for link in hit:
+                self._undo("packets", link)
+
+        return undo
+
+    def count_packets(self, source: str, target: str, count: int) -> dict[str, int]:
+        hits = count if tuple(sorted((source, target))) in self.damage["packets"] else 0
+        return {"received": count, "damaged": hits, "duplicated": hits, "reordered": hits}
 
     def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> FakeMessageTrap:
         del needle, delay

@@ -6,6 +6,7 @@ clients and servers are shaped by Toxiproxy, links between servers by packets th
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -14,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.clusters.abilities import Links, LinkShape, MessageTrap
+from harness.clusters.abilities import Links, LinkShape, MessageTrap, PacketAlteration
 from harness.clusters.client_host import ANSWER
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
@@ -23,7 +24,7 @@ from harness.clusters.docker.containers.toxiproxy import NO_REDIRECTS, ClientLin
 from .kinds import RealServers
 
 TABLE: Final = "lock_harness"
-_NO_RULES: Final = f"table inet {TABLE} {{}}\ndelete table inet {TABLE}"
+_NO_RULES: Final = "\n".join(f"table {family} {TABLE} {{}}\ndelete table {family} {TABLE}" for family in ("inet", "ip"))
 _PARTS: Final = 10_000
 """Resolution of a probability: nftables draws whole numbers."""
 
@@ -32,6 +33,12 @@ _PARTS: Final = 10_000
 class _ShapedLinks:
     links: frozenset[tuple[str, str]]
     shape: LinkShape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AlteredLinks:
+    links: frozenset[tuple[str, str]]
+    alteration: PacketAlteration
 
 
 class _BlackHole:
@@ -62,6 +69,7 @@ class LinkFaults:
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._refused: dict[str, int] = {}
         self._shaped: list[_ShapedLinks] = []
+        self._altered: list[_AlteredLinks] = []
         self._proxied: set[frozenset[str]] = set()
         self._lock = threading.RLock()
 
@@ -109,6 +117,29 @@ class LinkFaults:
                 call()
 
         return undo_shape
+
+    def alter(self, links: Links, alteration: PacketAlteration) -> Callable[[], None]:
+        """See :meth:`harness.clusters.abilities.PacketFaults.alter_packets`."""
+        altered = _AlteredLinks(frozenset(links), alteration)
+        with self._lock:
+            self._altered.append(altered)
+            self._apply_alteration(altered)
+
+        def undo() -> None:
+            with self._lock:
+                if altered in self._altered:
+                    self._altered.remove(altered)
+                    self._apply_alteration(altered)
+
+        return undo
+
+    def _apply_alteration(self, altered: _AlteredLinks) -> None:
+        targets = {target for _, target in altered.links}
+        if altered.alteration.duplicate:
+            self._filter(targets)
+        if altered.alteration.corrupt or altered.alteration.reorder_s:
+            for target in targets:
+                self._queue(target)
 
     def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> MessageTrap:
         """Lose or delay one message between a client and a server; see
@@ -165,7 +196,22 @@ class LinkFaults:
         for hook, rules in chains.items():
             if rules:
                 lines += [f"chain {hook} {{", f"type filter hook {hook} priority -300; policy accept;", *rules, "}"]
-        return "\n".join([*lines, "}"]) + "\n"
+        lines.append("}")
+        if duplicates := self._duplicates(host):
+            chain = "type filter hook prerouting priority -300; policy accept;"
+            lines += [f"table ip {TABLE} {{", "chain prerouting {", chain, *duplicates, "}", "}"]
+        return "\n".join(lines) + "\n"
+
+    def _duplicates(self, host: str) -> list[str]:
+        """Rules that send a copy of a packet to the host itself. It arrives on the loopback interface."""
+        rules = []
+        for altered in self._altered:
+            sources = sorted(source for source, end in altered.links if end == host and altered.alteration.duplicate)
+            if sources:
+                addresses = ", ".join(self._boxes[source].ip for source in sources)
+                chance = f"numgen random mod {_PARTS} < {round(altered.alteration.duplicate * _PARTS)}"
+                rules.append(f'iifname != "lo" ip saddr {{ {addresses} }} {chance} dup to {self._boxes[host].ip}')
+        return rules
 
     def _arrivals(self, host: str) -> list[str]:
         cut = sorted(self._boxes[source].ip for source, end in self._cuts if end == host)
@@ -190,28 +236,40 @@ class LinkFaults:
 
     def _delay(self, target: str, sources: set[str]) -> None:
         """Delay packets between servers by means of the queue."""
-        if not any(self.end_with_proxy(source, target) is None for source in sources):
-            return
-        wanted: dict[str, dict[str, Any]] = {}
-        for source in {source for shaped in self._shaped for source, end in shaped.links if end == target}:
-            if self.end_with_proxy(source, target) is None:
-                wanted[self._boxes[source].ip] = self._sum(source, target)
+        if any(self.end_with_proxy(source, target) is None for source in sources):
+            self._queue(target)
+
+    def _queue(self, target: str) -> None:
+        """Set how the queue treats packets that arrive at a host. A proxy delays those of links that it shapes."""
+        shaped = {source for shaped in self._shaped for source, end in shaped.links if end == target}
+        queued = {source for source in shaped if self.end_with_proxy(source, target) is None}
+        queued |= {
+            source
+            for altered in self._altered
+            for source, end in altered.links
+            if end == target and (altered.alteration.corrupt or altered.alteration.reorder_s)
+        }
+        wanted = {self._boxes[source].ip: self._sum(source, target) for source in queued}
         self._helper.delay(self._boxes[target], wanted, self._seed)
 
     def _sum(self, source: str, target: str) -> dict[str, Any]:
-        shapes = [shaped.shape for shaped in self._shaped if (source, target) in shaped.links]
+        link, direct = (source, target), self.end_with_proxy(source, target) is None
+        shapes = [shaped.shape for shaped in self._shaped if link in shaped.links and direct]
+        alterations = [altered.alteration for altered in self._altered if link in altered.links]
         rates = [shape.rate for shape in shapes if shape.rate is not None]
+        intact = math.prod(1 - alteration.corrupt for alteration in alterations)
         return {
             "delay": sum(shape.latency for shape in shapes),
-            "jitter": sum(shape.jitter for shape in shapes),
+            "jitter": sum(shape.jitter for shape in shapes) + sum(altered.reorder_s for altered in alterations),
             "loss": 0.0,
             "rate": min(rates, default=None),
-            "reorder": False,
+            "reorder": any(alteration.reorder_s for alteration in alterations),
+            "corrupt": 1 - intact,
         }
 
 
 class LinkMethods(ABC):
-    """Mixin that implements :class:`harness.clusters.abilities.Network` and ``Traffic``."""
+    """Mixin that implements :class:`harness.clusters.abilities.Network`, ``Traffic`` and ``PacketFaults``."""
 
     servers: RealServers
     _helper: Helper
@@ -245,6 +303,12 @@ class LinkMethods(ABC):
 
     def shape(self, links: Links, shape: LinkShape) -> Callable[[], None]:
         return self._link_faults.shape(links, shape)
+
+    def alter_packets(self, links: Links, alteration: PacketAlteration) -> Callable[[], None]:
+        return self._link_faults.alter(links, alteration)
+
+    def count_packets(self, source: str, target: str, count: int) -> dict[str, int]:
+        return self._helper.exchange(self._boxes[source], self._boxes[target], count)
 
     def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> MessageTrap:
         return self._link_faults.trap_message(source, target, needle, delay)

@@ -121,6 +121,14 @@ class Helper:
         """Set how packets that arrive at a box are delayed, by source address; an empty dict ends it."""
         self._ask("shape", pid=box.pid, sources=sources, seed=seed)
 
+    def exchange(self, source: Box, target: Box, count: int) -> dict[str, int]:
+        """Send ``count`` datagrams from one box to another and count them; see
+        :func:`harness.clusters.docker.helper.datagrams.exchange`."""
+        counts: dict[str, int] = self._ask(
+            "exchange", pid=source.pid, target=target.pid, address=target.ip, count=count
+        )
+        return counts
+
     def spare(self, box: Box, bystanders: list[int]) -> None:
         """Exempt only these processes of a box, and its idle first one, from :meth:`kill` and :meth:`members`."""
         self._ask("spare", pid=box.pid, pids=bystanders)

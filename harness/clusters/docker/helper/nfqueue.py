@@ -1,4 +1,4 @@
-"""Delay, lose, slow down and reorder packets in user space, for kernels without ``tc netem``.
+"""Delay, lose, slow down, reorder and damage packets in user space, for kernels without ``tc netem``.
 
 The kernel puts packets that arrive in a namespace into a queue (iptables NFQUEUE), and a thread here decides when each
 one continues.
@@ -39,7 +39,9 @@ PACKET_HEADER, VERDICT_HEADER, PAYLOAD = 1, 2, 10
 REQUEST, ACK = 1, 4
 DROP, ACCEPT = 0, 1
 IPV4_HEADER: Final = 20
-"""Bytes of each packet that are inspected: they contain its length and source."""
+"""Bytes of a header without options, which has the packet's length and source."""
+WHOLE: Final = 0xFFFF
+"""Bytes of each packet that the kernel hands over; it divides large ones before."""
 HELD_MAX: Final = 100_000
 """Maximum number of packets in the queue; the kernel drops further ones."""
 BATCH: Final = 256
@@ -55,7 +57,8 @@ class PacketShape:
     """Treatment of packets from one source, in seconds.
 
     ``loss`` is a probability; ``rate`` is in bytes a second, None for no limit; ``jitter`` is the maximum delay in
-    addition to ``delay``. With ``reorder`` a packet may overtake earlier ones.
+    addition to ``delay``. With ``reorder`` a packet may overtake earlier ones. ``corrupt`` is the probability that one
+    bit behind the IP header is flipped; the checksums stay as they are.
     """
 
     delay: float = 0.0
@@ -63,12 +66,15 @@ class PacketShape:
     loss: float = 0.0
     rate: float | None = None
     reorder: bool = False
+    corrupt: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0 <= self.delay < 3600 and 0 <= self.jitter < 3600):
             raise QueueError(f"delay and jitter: got {self.delay} and {self.jitter}, expected seconds below 3600")
         if not 0 <= self.loss <= 1:
             raise QueueError(f"loss: got {self.loss}, expected 0 to 1")
+        if not 0 <= self.corrupt <= 1:
+            raise QueueError(f"corrupt: got {self.corrupt}, expected 0 to 1")
         if self.rate is not None and self.rate <= 0:
             raise QueueError(f"rate: got {self.rate}, expected bytes a second above 0, or none")
 
@@ -78,15 +84,18 @@ class Packet(NamedTuple):
     source: str
     length: int
     """Bytes, IPv4 header included."""
+    data: bytes = b""
 
 
 class DelayedPacket(NamedTuple):
-    """A delayed packet. ``order`` is the order of arrival, in which packets due at the same moment are released."""
+    """A delayed packet. ``order`` is the order of arrival, in which packets due at the same moment are released;
+    ``damaged`` is its new contents, empty if it was not damaged."""
 
     due: float
     order: int
     number: int
     source: str
+    damaged: bytes = b""
 
 
 class PacketLine:
@@ -111,6 +120,17 @@ class PacketLine:
             due = self._last = max(due, self._last)
         return due
 
+    def damaged(self, data: bytes) -> bytes:
+        """Return the packet with a flipped bit if it is to be damaged, else nothing."""
+        if not self.shape.corrupt or self._rng.random() >= self.shape.corrupt:
+            return b""
+        first = (data[0] & 15) * 4
+        if first >= len(data):
+            return b""
+        changed = bytearray(data)
+        changed[self._rng.randrange(first, len(data))] ^= 1 << self._rng.randrange(8)
+        return bytes(changed)
+
     def become(self, shape: PacketShape, rng: Random, latest: float) -> None:
         """Change the shape. Packets held so far are released at ``latest`` at the latest, later packets after them."""
         self.shape, self._rng = shape, rng
@@ -131,7 +151,7 @@ class KernelQueue:
             self._socket.setsockopt(270, 5, 1)  # SOL_NETLINK, NETLINK_NO_ENOBUFS: packets that do not fit are lost
             # Packets that fit no buffer are lost, as in a full router; otherwise they would overtake the others.
             self._configure(CFG_COMMAND, struct.pack(">BBH", BIND, 0, socket.AF_INET))
-            self._configure(CFG_PARAMETERS, struct.pack(">IB", IPV4_HEADER, COPY_PACKET))
+            self._configure(CFG_PARAMETERS, struct.pack(">IB", WHOLE, COPY_PACKET))
             self._configure(CFG_LENGTH, struct.pack(">I", HELD_MAX))
         except OSError as error:
             self._socket.close()
@@ -149,7 +169,7 @@ class KernelQueue:
         packets = []
         for _ in range(BATCH):
             try:
-                message = self._socket.recv(4096)
+                message = self._socket.recv(1 << 17)
             except BlockingIOError:
                 break
             # Other messages are errors about verdicts on packets that are gone, for example after an interface went
@@ -164,6 +184,11 @@ class KernelQueue:
             some = numbers[start : start + BATCH]
             body = (_attribute(VERDICT_HEADER, struct.pack(">II", verdict, number)) for number in some)
             self._socket.send(b"".join(_message(VERDICT, REQUEST, attribute) for attribute in body))
+
+    def replace(self, number: int, data: bytes) -> None:
+        """Let a packet pass with other contents of the same length."""
+        header = _attribute(VERDICT_HEADER, struct.pack(">II", ACCEPT, number))
+        self._socket.send(_message(VERDICT, REQUEST, header + _attribute(PAYLOAD, data)))
 
     def _configure(self, attribute: int, value: bytes) -> None:
         self._socket.send(_message(CONFIG, REQUEST | ACK, _attribute(attribute, value)))
@@ -184,7 +209,7 @@ def _message(kind: int, flags: int, attributes: bytes) -> bytes:
 
 
 def _packet(message: bytes) -> Packet:
-    number, source, length = 0, "", 0
+    number, source, length, data = 0, "", 0, b""
     at = 20
     while at + 4 <= len(message):
         size, kind = struct.unpack_from("=HH", message, at)
@@ -193,8 +218,9 @@ def _packet(message: bytes) -> Packet:
         elif kind == PAYLOAD and size >= 4 + IPV4_HEADER:
             (length,) = struct.unpack_from(">H", message, at + 6)
             source = socket.inet_ntoa(message[at + 16 : at + 20])
+            data = message[at + 4 : at + size]
         at += max(4, (size + 3) & ~3)
-    return Packet(number, source, length)
+    return Packet(number, source, length, data)
 
 
 class PacketQueue:
@@ -298,15 +324,22 @@ class PacketQueue:
             elif line is None:
                 passing.append(packet.number)
             else:
-                heapq.heappush(self._held, DelayedPacket(due, self._arrived, packet.number, packet.source))
+                damaged = line.damaged(packet.data)
+                heapq.heappush(self._held, DelayedPacket(due, self._arrived, packet.number, packet.source, damaged))
         self._channel.decide(lost, DROP)
         self._channel.decide(passing, ACCEPT)
         return len(packets)
 
     def _release(self, until: float) -> None:
-        due = []
+        due: list[int] = []
         while self._held and self._held[0].due <= until:
-            due.append(heapq.heappop(self._held).number)
+            packet = heapq.heappop(self._held)
+            if packet.damaged:
+                self._channel.decide(due, ACCEPT)
+                due = []
+                self._channel.replace(packet.number, packet.damaged)
+            else:
+                due.append(packet.number)
         self._channel.decide(due, ACCEPT)
 
     def _rule(self, sources: list[str]) -> None:

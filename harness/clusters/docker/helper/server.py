@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from harness.record.clocks import monotonic_clock_name
 
-from . import cgroups, disks, files, network, processes
+from . import cgroups, datagrams, disks, files, network, processes
 from .capture import Capture
 from .greeting import greet
 from .namespaces import NamespaceError
@@ -29,7 +29,7 @@ from .processor_waits import ProcessorWaits, Waits, processes_of
 T = TypeVar("T")
 PATIENCE: Final = 5.0
 """Seconds that requests in progress get to finish after the input has ended."""
-SHAPE_KEYS: Final = ("delay", "jitter", "loss", "rate", "reorder")
+SHAPE_KEYS: Final = ("delay", "jitter", "loss", "rate", "reorder", "corrupt")
 
 
 class RequestError(Exception):
@@ -174,11 +174,11 @@ def _shapes(value: Any) -> dict[str, PacketShape]:
 def _shape(settings: Any) -> PacketShape:
     if set(settings) - set(SHAPE_KEYS):
         raise ValueError
-    delay, jitter, loss = (_number(settings.get(key, 0)) for key in ("delay", "jitter", "loss"))
+    delay, jitter, loss, corrupt = (_number(settings.get(key, 0)) for key in ("delay", "jitter", "loss", "corrupt"))
     rate, reorder = settings.get("rate"), settings.get("reorder", False)
     if not isinstance(reorder, bool):
         raise TypeError
-    return PacketShape(delay, jitter, loss, None if rate is None else _number(rate), reorder)
+    return PacketShape(delay, jitter, loss, None if rate is None else _number(rate), reorder, corrupt)
 
 
 class Operations:
@@ -198,6 +198,7 @@ class Operations:
             "knock": self._knock,
             "connections": self._connections,
             "shape": self._shape,
+            "exchange": self._exchange,
             "members": self._members,
             "spare": self._spare,
             "kill": self._kill,
@@ -260,6 +261,11 @@ class Operations:
     def _shape(self, given: Arguments) -> None:
         pid, sources, seed = given.pid(), given.sources(), given.whole("seed")
         self._networks.of(pid).shape(sources, seed)
+
+    def _exchange(self, given: Arguments) -> dict[str, int]:
+        """Send datagrams from the network of ``pid`` to that of ``target``, and count them."""
+        source, target = self._networks.of(given.pid()), self._networks.of(given.pid("target"))
+        return datagrams.exchange(source, target, given.address(), given.whole("count"))
 
     def _members(self, given: Arguments) -> list[int]:
         return processes.members(given.pid())
