@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Final
 
 from harness.documents import NightlyDocument, plain
-from harness.documents.nightly import ScenarioOutcome
+from harness.documents.nightly import Detection, ScenarioOutcome
 from harness.documents.trace import TraceCounts, trace_counts
-from harness.wording import PROPERTY_STATES, as_sentence
+from harness.wording import PROPERTY_STATES, as_sentence, counted
 
 from . import ablated, explored
 from .ablated import AblationRow
@@ -53,6 +53,8 @@ class OutcomeView:
     real_seconds: float
     acquires: int
     folder: str
+    detection: str
+    """How many runs on containers found the failure, tonight and before; empty where that is not counted."""
 
     @property
     def judgement(self) -> str:
@@ -161,4 +163,12 @@ def _outcome(outcome: ScenarioOutcome) -> OutcomeView:
         real_seconds=outcome.real_seconds,
         acquires=outcome.acquires,
         folder=outcome.folder or "",
+        detection=_detection(outcome.detection),
     )
+
+
+def _detection(detection: Detection | None) -> str:
+    if detection is None:
+        return ""
+    now = f"found in {detection.found} of {counted(detection.runs, 'run')}"
+    return f"{now}, before in {detection.before_found} of {detection.before_runs}" if detection.before_runs else now

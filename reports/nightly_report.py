@@ -143,8 +143,9 @@ def _line(seeds: list[OutcomeView]) -> LineView:
     if len(alike) < len(seeds):
         which += f" of {len(seeds)}"
     spent = sum(outcome.real_seconds for outcome in seeds)
+    rate = f" · {worst.detection}" if worst.detection else ""
     return LineView(
-        worst, outcome_text(worst, median(found) if found else None), f"{worst.lock} · {which} · {_span(spent)}"
+        worst, outcome_text(worst, median(found) if found else None), f"{worst.lock} · {which}{rate} · {_span(spent)}"
     )
 
 

@@ -87,6 +87,7 @@ def render(document: TrendsDocument, nav: str = "", nav_style: str = "") -> str:
         changes=changes,
         nights=nights,
         dates=dates,
+        detections=document.detections,
         series=[_series(one, number, dates) for number, one in enumerate(document.series)],
         nav=Markup(nav),
         style=page.source("style.css") + page.source("nightly.css") + page.source("trends.css") + Markup(nav_style),

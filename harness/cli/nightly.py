@@ -263,7 +263,8 @@ def _cell(outcomes: Iterable[ScenarioOutcome]) -> str:
     if found[0].safe:
         return "[green]safe[/]"
     times = sorted(outcome.found_s for outcome in found if outcome.found_s is not None)
-    return f"[green]{times[len(times) // 2]:.1f} s[/]" if times else "[green]found[/]"
+    rate = "".join(f", {one.found} of {one.runs}" for outcome in found if (one := outcome.detection) and one.runs > 1)
+    return f"[green]{times[len(times) // 2]:.1f} s[/]{rate}" if times else f"[green]found[/]{rate}"
 
 
 app = single_command(nightly_command)

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harness.documents import TrendsDocument, present
-from harness.documents.trends import Changes, TrendChange, TrendsSeries
+from harness.documents.trends import Changes, TrendChange, TrendsDetection, TrendsSeries
 from harness.errors import UsageError
 from harness.files import cannot_write
 from harness.studies.results_db import RESULTS_DB
@@ -116,6 +116,9 @@ def print_trends(document: TrendsDocument, console: Console) -> None:
         )
     console.print()
     console.print(_table(document.series, len(nights)))
+    if document.detections:
+        console.print()
+        console.print(_detections(document.detections))
 
 
 def _print_changes(compared: Changes, factor: float, console: Console) -> None:
@@ -161,6 +164,23 @@ def _table(series: Sequence[TrendsSeries], nights: int) -> Table:
             sparkline(rates, 1.0), "–" if rates[-1] is None else f"{rates[-1]:.0%}",
             sparkline(times, max((time for time in times if time is not None), default=0.0)), seconds(times[-1]),
         )  # fmt: skip
+    return table
+
+
+def _detections(detections: Sequence[TrendsDetection]) -> Table:
+    table = Table(
+        box=None, pad_edge=False, title_justify="left", title_style="dim", caption_justify="left",
+        title="detection rates on containers: runs that found the failure",
+        caption="p: probability of so few in the last nightly run if the rate is unchanged.",
+    )  # fmt: skip
+    for column in ("scenario", "nightly runs", "last", "before", "p"):
+        table.add_column(column, no_wrap=column != "scenario", overflow="fold")
+    for one in detections:
+        rates = [None if not runs else (found or 0) / runs for found, runs in zip(one.found, one.runs, strict=True)]
+        before = [sum(count or 0 for count in counts[:-1]) for counts in (one.found, one.runs)]
+        last = "–" if one.runs[-1] is None else f"{one.found[-1]} of {one.runs[-1]}"
+        by_chance = "–" if one.chance is None else f"{one.chance:.2g}"
+        table.add_row(escape(one.scenario), sparkline(rates, 1.0), last, f"{before[0]} of {before[1]}", by_chance)
     return table
 
 

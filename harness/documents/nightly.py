@@ -29,6 +29,22 @@ class ExpectedVerdicts(msgspec.Struct, frozen=True, kw_only=True):
     """Checkers that must say that their property was not tested."""
 
 
+class Detection(msgspec.Struct, frozen=True, kw_only=True):
+    """How many runs of a known failure on containers found it: in this nightly run, and in earlier ones."""
+
+    found: int
+    """Runs that found the failure."""
+    runs: int
+    """Runs of this nightly run."""
+    before_found: int = 0
+    """Runs of earlier nightly runs that found it."""
+    before_runs: int = 0
+    """Runs of earlier nightly runs."""
+    chance: float | None = None
+    """Probability that so few of this nightly run's runs find it if the rate is unchanged (Fisher's exact test,
+    one-sided); null without earlier runs."""
+
+
 class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of one scenario on one cluster with one seed."""
 
@@ -80,6 +96,9 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Folder of the run; null if it is not stored."""
     traces: tuple[ServerTrace, ...] = ()
     """Whether the simulated servers may have given the replies of the real ones: of a run on containers."""
+    detection: Detection | None = None
+    """Detection rate of a known failure on containers whose fault strikes on an event. It is run several times, and
+    this is the outcome of all. Null for others, and in older documents."""
 
 
 class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):

@@ -106,6 +106,20 @@ class TrendsSeries(msgspec.Struct, frozen=True, kw_only=True):
     """Median time to the first violation, seconds; null if there is none."""
 
 
+class TrendsDetection(msgspec.Struct, frozen=True, kw_only=True):
+    """Detection rate of a known failure on containers; each list has one value a nightly run."""
+
+    scenario: str
+    """Name of the scenario."""
+    found: tuple[int | None, ...]
+    """Runs that found the failure; null in a nightly run without the scenario."""
+    runs: tuple[int | None, ...]
+    """Runs of the scenario; null in a nightly run without it."""
+    chance: float | None = None
+    """Probability that so few of the last nightly run's runs find it if the rate is unchanged; null without earlier
+    runs."""
+
+
 class TrendsDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Changes since the last nightly run, and the results of each lock over the nightly runs."""
 
@@ -121,6 +135,8 @@ class TrendsDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The nightly runs, the oldest first."""
     compared: Changes | None = None
     """Changes between the last two; null if there is only one."""
+    detections: tuple[TrendsDetection, ...] = ()
+    """Detection rates of known failures on containers whose faults strike on events."""
     series: tuple[TrendsSeries, ...] = ()
     """The figures of each lock, faults and cluster."""
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from harness.documents import AblationDocument, NightlyDocument
 from harness.documents.exploration import Exploration, Pair, PairVisit
@@ -25,9 +27,13 @@ from harness.scenarios.catalogue import Scenario
 from harness.wording import counted
 
 from .ablation import ablate
+from .detection import Counts, counts_of, repeats
 from .exploration import ExplorationState, explorable, explore
 from .nightly_cases import CLUSTERS, FIRST_FRESH, Case, OnOutcome, cases, run_cases, scenarios_of
-from .results_db import RESULTS_DB, explored, explored_failures
+from .results_db import RESULTS_DB, explored, explored_failures, failures_on_containers
+
+COMPARED_NIGHTS: Final = 30
+"""Earlier nights whose runs on containers make up a detection rate."""
 
 
 class ExploreRequest(NamedTuple):
@@ -64,7 +70,7 @@ def nightly(
         raise UsageError("exploration needs a seed of its own: --seed auto, or --seed with a number")
     pairs = [] if explore is None else explorable(explore.locks)
     chosen = list(scenarios_of(suite) if scenarios is None else scenarios)
-    todo = cases(suite, cluster, chosen, seed=seed)
+    todo = _with_stored_counts(cases(suite, cluster, chosen, seed=seed), store / RESULTS_DB)
     started, began = datetime.now(UTC).replace(microsecond=0), time.monotonic()
     tell = progress or (lambda _fraction, _text: None)
     outcomes, interrupted = _run_suite(todo, store, workers, scheduler, on_outcome)
@@ -90,6 +96,17 @@ def nightly(
         seed=seed,
         exploration=found,
     )
+
+
+def _with_stored_counts(todo: Sequence[Case], database: Path) -> list[Case]:
+    """Add the counts of the stored runs to the cases whose detection rate counts."""
+    if not any(repeats(case.plan) for case in todo):
+        return list(todo)
+    stored: defaultdict[str, Counts] = defaultdict(Counts)
+    for outcome in failures_on_containers(database, COMPARED_NIGHTS) if database.exists() else ():
+        before, of = stored[outcome.scenario], counts_of(outcome)
+        stored[outcome.scenario] = Counts(before.found + of.found, before.runs + of.runs)
+    return [replace(case, before=stored[case.scenario]) if repeats(case.plan) else case for case in todo]
 
 
 def _run_suite(

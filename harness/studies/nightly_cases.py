@@ -37,6 +37,7 @@ from harness.run.with_report import with_report
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 
+from .detection import Counts, repeated
 from .traces import check_run
 
 SUITES: Final = ("smoke", "full", "mutants")
@@ -53,12 +54,15 @@ OnOutcome = Callable[[ScenarioOutcome, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One run to make: a scenario on a cluster, with a seed. ``refused`` is the reason if it cannot run there."""
+    """One run to make: a scenario on a cluster, with a seed. ``refused`` is the reason if it cannot run there.
+
+    With ``before``, the counts of its stored runs, it is repeated until its detection rate is known."""
 
     scenario: str
     cluster: str
     plan: Plan
     refused: str = ""
+    before: Counts | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -136,11 +140,18 @@ def _error(plan: Plan, backend: str) -> UsageError | None:
 
 
 def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutcome:
-    """Run a case. An unexpected outcome is stored with its report; on containers every outcome is, and the traffic of
-    the servers is recorded and checked, where there is a specification for it."""
-    plan = case.plan
+    """Run a case, several times if its detection rate counts. An unexpected outcome is stored with its report; on
+    containers every outcome is, and the traffic of the servers is recorded and checked, where there is a specification
+    for it."""
     if case.refused:
         return _outcome(case, ExpectationResult("not-run", case.refused), None, 0.0)
+    if case.before is not None:
+        return repeated(lambda: _run_once(case, store, open_cluster), case.before)
+    return _run_once(case, store, open_cluster)
+
+
+def _run_once(case: Case, store: Path, open_cluster: Any) -> ScenarioOutcome:
+    plan = case.plan
     began = time.monotonic()
     options = {} if open_cluster is None else {"open_cluster": open_cluster}
     real = plan.cluster == "docker"

@@ -68,6 +68,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
           documented INTEGER NOT NULL)""",
     ),
     ("ALTER TABLE outcomes ADD COLUMN traces TEXT NOT NULL DEFAULT '[]'",),
+    ("ALTER TABLE outcomes ADD COLUMN detection TEXT NOT NULL DEFAULT 'null'",),
 )
 """Statements that bring a file from version i to version i + 1. Released statements are never changed."""
 
@@ -90,7 +91,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     """Median of the bounds of the explored pairs."""
 
 
-_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin", "traces"})
+_JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin", "traces", "detection"})
 _OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
 _VISIT: Final = tuple(PairVisit.__struct_fields__)
 _FIGURE: Final = tuple(FidelityFigure.__struct_fields__)
@@ -157,6 +158,18 @@ def outcomes(path: Path, of: Iterable[int]) -> dict[int, list[ScenarioOutcome]]:
     with _read(path) as connection:
         query = "SELECT * FROM outcomes WHERE night = ? ORDER BY rowid"
         return {night: [_outcome(row) for row in connection.execute(query, (night,))] for night in of}
+
+
+def failures_on_containers(path: Path, last: int) -> list[ScenarioOutcome]:
+    """Return the outcomes of known failures on containers in the ``last`` nightly runs that had any, the oldest first.
+    Raises UsageError as :func:`nights`."""
+    with _read(path) as connection:
+        rows = connection.execute(
+            "SELECT * FROM outcomes WHERE cluster = 'docker' AND safe = 0 AND night IN (SELECT DISTINCT night FROM "
+            "outcomes WHERE cluster = 'docker' ORDER BY night DESC LIMIT ?) ORDER BY rowid",
+            (last,),
+        )
+        return [_outcome(row) for row in rows]
 
 
 def explored(path: Path) -> dict[Pair, Explored]:

@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any, Final
 
 from harness.documents import TrendsDocument
-from harness.documents.nightly import ScenarioOutcome
+from harness.documents.nightly import Detection, ScenarioOutcome
 from harness.documents.run import ScenarioState
-from harness.documents.trends import SCHEMA, Changes, TrendChange, TrendsNight, TrendsSeries
+from harness.documents.trends import SCHEMA, Changes, TrendChange, TrendsDetection, TrendsNight, TrendsSeries
 from harness.run.expectation import OPEN, WRONG
 
 from . import results_db
@@ -56,6 +56,7 @@ def trends(path: Path, *, last: int, factor: float = FACTOR, suite: str = "", cl
         factor=factor,
         nights=tuple(_night(night, of[night.id], found[datetime.fromisoformat(night.started_at)]) for night in shown),
         compared=compare(of[before.id], of[now.id], factor) if before and now else None,
+        detections=tuple(detections([of[night.id] for night in shown])),
         series=tuple(series([of[night.id] for night in shown])),
     )
 
@@ -160,6 +161,24 @@ def series(nights: Sequence[Iterable[ScenarioOutcome]]) -> list[TrendsSeries]:
             found_s=tuple(_found(some) for some in by_night),
         )
         for (lock, faults, cluster), by_night in sorted(places.items())
+    ]
+
+
+def detections(nights: Sequence[Iterable[ScenarioOutcome]]) -> list[TrendsDetection]:
+    """Return the detection rates by scenario, one value for each nightly run."""
+    counts: dict[str, list[Detection | None]] = defaultdict(lambda: [None for _ in nights])
+    for number, night in enumerate(nights):
+        for outcome in night:
+            if outcome.detection is not None:
+                counts[outcome.scenario][number] = outcome.detection
+    return [
+        TrendsDetection(
+            scenario=scenario,
+            found=tuple(None if one is None else one.found for one in by_night),
+            runs=tuple(None if one is None else one.runs for one in by_night),
+            chance=None if by_night[-1] is None else by_night[-1].chance,
+        )
+        for scenario, by_night in sorted(counts.items())
     ]
 
 

@@ -57,7 +57,7 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
         "checkers": {"mutual-exclusion": safe, "liveness": True},
         "states": {"mutual-exclusion": "kept" if safe else "broken"}, "reason": "Two held it.",
         "found_s": None if safe else 2.5,
-        "time_limit": 20.0, "real_seconds": 0.4, "acquires": 57, "folder": None,
+        "time_limit": 20.0, "real_seconds": 0.4, "acquires": 57, "folder": None, "detection": None,
         "traces": [],
     } | changed  # fmt: skip
 
