@@ -215,6 +215,7 @@ def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
 def test_every_page_links_to_all_others(app: Guard) -> None:
     titles = {
         "/": "Runs",
+        "/status": "Status",
         "/comparisons/": "Comparisons",
         "/sweeps/": "Sweeps",
         "/hunts/": "Hunts",
