@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from harness.errors import UsageError
-from harness.plan import SERVERS, Plan, refuse_untrusted, seconds
+from harness.plan import SERVERS, SSH, Plan, refuse_untrusted, seconds
 
 from . import completion
 from .command import Commands
@@ -132,6 +132,18 @@ def named_servers(texts: Sequence[str] | None, cluster: str) -> tuple[list[str],
     if cluster not in ("", "sim"):
         raise UsageError(f"--servers names the cluster: leave out --cluster {cluster}")
     return addresses, SERVERS
+
+
+def named_hosts(cluster: str, hosts: str, **others: str) -> dict[str, Any]:
+    """Return the fields of a plan for machines: ``hosts``, and ``others`` by name as in the plan. Raises UsageError."""
+    if (cluster == SSH) != bool(names_in(hosts)):
+        raise UsageError("--cluster ssh and --hosts NAMES go together")
+    given = {name: text for name, text in others.items() if text}
+    if given and cluster != SSH:
+        raise UsageError(f"--{next(iter(given)).replace('_', '-')} goes with --cluster ssh")
+    if "client_hosts" in given:
+        given |= {"client_hosts": names_in(others["client_hosts"])}  # type: ignore[dict-item]
+    return {"cluster": SSH, "hosts": names_in(hosts), **given} if cluster == SSH else {}
 
 
 def names_in(text: str) -> list[str]:

@@ -20,7 +20,6 @@ from .annotations import annotate_result
 from .options import (
     STORE,
     AcceptOption,
-    ClusterOption,
     JsonOption,
     KindOption,
     LeaseOption,
@@ -36,6 +35,7 @@ from .options import (
     YesOption,
     chosen_kind,
     lock_options,
+    named_hosts,
     named_servers,
     names_in,
     printed,
@@ -56,9 +56,14 @@ SERVERS_TIME_LIMIT_TTLS: Final = 6
 def run_command(
     lock: LockArgument,
     nemesis: run_options.Nemesis = "none",
-    cluster: ClusterOption = "sim",
+    cluster: run_options.Cluster = "sim",
     servers: ServersOption = None,
     yes: YesOption = False,
+    hosts: run_options.Hosts = "",
+    client_hosts: run_options.ClientHosts = "",
+    client_python: run_options.ClientPython = "",
+    host_setup: run_options.HostSetup = "",
+    ssh_config: run_options.SshConfig = "",
     image: run_options.Image = "",
     topology: run_options.Topology = "",
     kind: KindOption = "",
@@ -93,6 +98,10 @@ def run_command(
     from harness.run import workers
 
     own, cluster = named_servers(servers, cluster)
+    machines = named_hosts(
+        cluster, hosts, client_hosts=client_hosts, client_python=client_python, host_setup=host_setup,
+        ssh_config=ssh_config,
+    )  # fmt: skip
     if cluster == "sim" and not python and not with_:
         workers.start_early()
     plan = plans.decode(
@@ -102,7 +111,7 @@ def run_command(
             **{"workload": workload, "clients": clients, "nodes": nodes, "keys": keys, "ttl": ttl, "hold": hold},
             **{"discipline": discipline, "fencing": fencing, "seed": seed},
             "time_limit": DEFAULTS.time_limit if time_limit is None else time_limit,
-            **({"cluster": cluster, "servers": own} if own else {}),
+            **({"cluster": cluster, "servers": own} if own else machines),
             **{"lock_options": lock_options(lock_option), "lease": lease},
             **{"checkers": checker or [], "require": names_in(require), "accept": names_in(accept)},
             **{"stop_on_violation": stop_on_violation, "hold_on_violation": hold_on_violation},
@@ -110,7 +119,7 @@ def run_command(
         }
     )
     plan = msgspec.structs.replace(plan, faults=tuple(faults_named(nemesis, plan.ttl)), image=image)
-    plan, reason = _completed(plan, cluster, shorten=bool(own) and time_limit is None)
+    plan, reason = _completed(plan, cluster, shorten=bool(own or machines) and time_limit is None)
     _refuse_contradictions(plan, runs, versions, record_wire=record_wire)
     if versions:
         raise typer.Exit(_compare_releases(nemesis, plan, runs, versions, out, json=json, quiet=quiet))
@@ -139,8 +148,8 @@ def _refuse_contradictions(plan: Plan, runs: int, versions: str, *, record_wire:
         raise UsageError("--record-wire needs real servers: --cluster docker")
     if record_wire and (runs > 1 or versions):
         raise UsageError("--record-wire is for one run: without --runs and --versions")
-    if versions and plan.servers:
-        raise UsageError("--versions goes with --cluster sim or docker, not with --servers")
+    if versions and (plan.servers or plan.hosts):
+        raise UsageError("--versions goes with --cluster sim or docker, not with --servers or --hosts")
 
 
 def _compare_releases(nemesis: str, plan: Plan, runs: int, versions: str, out: Path, *, json: bool, quiet: bool) -> int:

@@ -60,7 +60,7 @@ TimeLimit = Annotated[
     typer.Option(
         parser=_duration,
         metavar="DURATION",
-        help="Duration of the run; default: 30s, with --servers as long as the faults need.",
+        help="Duration of the run; default: 30s, with --servers or --hosts as long as the faults need.",
     ),
 ]
 Runs = Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")]
@@ -76,4 +76,26 @@ HoldOnViolation = Annotated[
 ]
 RecordWire = Annotated[
     bool, typer.Option("--record-wire", help="On docker: also store what the servers receive and send.")
+]
+Cluster = Annotated[
+    str,
+    typer.Option(
+        help="sim, docker, ssh (with --hosts), or auto: docker where an engine answers.",
+        autocompletion=completion.complete_words("auto", "docker", "sim", "ssh"),
+    ),
+]
+Hosts = Annotated[
+    str, typer.Option(metavar="NAMES", help="With --cluster ssh: machines, as ssh takes them, with commas.")
+]
+ClientHosts = Annotated[
+    str, typer.Option(metavar="NAMES", help="Machines of the clients, with commas; default: --hosts.")
+]
+ClientPython = Annotated[
+    str, typer.Option(metavar="PATH", help="Python on the clients' machines that has the libraries.")
+]
+HostSetup = Annotated[
+    str, typer.Option(metavar="COMMAND", help="Shell command that is run on each machine first.")
+]
+SshConfig = Annotated[
+    str, typer.Option(metavar="FILE", help="With --cluster ssh: an ssh_config file; default: your own.")
 ]

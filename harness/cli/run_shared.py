@@ -15,7 +15,7 @@ from harness.checkers.base import badness
 from harness.documents import RunsDocument, SeedRun
 from harness.documents import runs as runs_schema
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
-from harness.plan import BACKENDS, SERVERS, Plan
+from harness.plan import BACKENDS, SERVERS, SSH, Plan
 from harness.run.completion import choose, complete
 from harness.run.interpreter import interpreter_of
 from harness.run.judging import Result
@@ -41,7 +41,9 @@ def refuse_unknown_cluster(cluster: str) -> None:
 
 def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
     """Return the plan completed for ``cluster`` (sim, docker or auto), and why ``auto`` chose that cluster."""
-    if not (plan.servers and cluster == SERVERS):
+    if plan.hosts and cluster == SSH:
+        pass
+    elif not (plan.servers and cluster == SERVERS):
         refuse_unknown_cluster(cluster)
         plan = msgspec.structs.replace(plan, servers=())
     if cluster == AUTO:

@@ -353,6 +353,14 @@ class ProcessorWaits(Protocol):
         the run's programs waited for a processor since the sample before), both in ns. Short waits are left out."""
 
 
+@runtime_checkable
+class ClockErrors(Protocol):
+    """Clients on several machines, whose monotonic clocks were converted to the one of the control side."""
+
+    def clock_errors_ns(self) -> dict[str, int]:
+        """Return, for each client, the largest error (ns) of its times in the history up to now."""
+
+
 P = TypeVar("P")
 
 
@@ -404,6 +412,7 @@ PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
+CLOCK_ERRORS: Final[Ability[ClockErrors]] = Ability("clock errors", ClockErrors)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
     PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, PACKETS, TAPS, LOCK_KEYS, DISKS, DATA_FILES,
     PROCESSORS, MEMORY, PEERS, FAILOVER, ELECTIONS,

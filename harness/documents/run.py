@@ -55,7 +55,7 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster of a run."""
 
     backend: str = ""
-    """``sim``, ``docker`` or ``servers`` (servers that the user runs)."""
+    """``sim``, ``docker``, ``servers`` (servers that the user runs) or ``ssh`` (machines of the user's)."""
     kind: str = ""
     """A name of ``harness list kinds``, such as ``redis-single``."""
     servers: tuple[str, ...] = ()
@@ -77,7 +77,8 @@ class RunCluster(msgspec.Struct, frozen=True, kw_only=True):
     server: str | UnsetType = UNSET
     """Version that a server itself reports."""
     addresses: tuple[str, ...] | UnsetType = UNSET
-    """Addresses of the user's servers, in the order of their host names."""
+    """Addresses of the user's servers, in the order of their host names; with ``ssh`` the machine of each server and
+    client, with its address."""
     clock: str | UnsetType = UNSET
     """Relation of the clients' clocks to each other."""
     keys_removed: int | UnsetType = UNSET

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from .code import allowing, code_in, refuse_untrusted
 from .mechanism import Mechanism
-from .model import BACKENDS, LONGEST_S, SERVERS, Delay, Discipline, Expect, FaultSpec, Fencing, Plan
+from .model import BACKENDS, LONGEST_S, SERVERS, SSH, Delay, Discipline, Expect, FaultSpec, Fencing, Plan
 from .toml import decode, dump, load, seconds, validation_message
 
 __all__ = [
     "BACKENDS",
     "LONGEST_S",
     "SERVERS",
+    "SSH",
     "Delay",
     "Discipline",
     "Expect",

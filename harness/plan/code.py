@@ -1,4 +1,5 @@
-"""Code that a plan names: ``package.module:Class`` outside the harness, and images of servers.
+"""Code that a plan names: ``package.module:Class`` outside the harness, images of servers, and machines on which
+programs are started.
 
 A plan may come from a stranger. Commands that run a plan from a file refuse such code unless the user allowed it on the
 command line. Names of the catalogues and of installed entry points have no colon, so they are not code of a plan.
@@ -28,7 +29,11 @@ def code_in(plan: Plan) -> dict[str, str]:
         ("cluster kind", (plan.kind,)),
     ]
     found = {name: what for what, names in named for name in names if ":" in name and not _is_ours(name)}
-    return {**found, plan.image: "image"} if plan.image else found
+    if plan.image:
+        found[plan.image] = "image"
+    found |= dict.fromkeys((*plan.hosts, *plan.client_hosts), "SSH host")
+    on_hosts = {plan.client_python: "Python", plan.host_setup: "setup command", plan.ssh_config: "ssh_config"}
+    return found | {name: what for name, what in on_hosts.items() if name}
 
 
 def refuse_untrusted(plan: Plan, place: str, allowed: Collection[str]) -> None:

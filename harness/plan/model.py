@@ -19,6 +19,8 @@ Fencing = Literal["on", "off", "cas"]
 BACKENDS: Final = ("sim", "docker")
 SERVERS: Final = "servers"
 """The cluster of a plan whose servers the user runs."""
+SSH: Final = "ssh"
+"""The cluster of a plan that runs on the user's machines, reached over SSH."""
 ACCEPTABLE: Final = ("known-limits",)
 LONGEST_S: Final = 1e8
 """Upper limit of every duration in a plan: about three years."""
@@ -140,6 +142,16 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     kind: str = ""
     servers: tuple[str, ...] = ()
     """Addresses of the servers, such as ``redis://127.0.0.1:6379``, where ``cluster`` is ``servers``."""
+    hosts: tuple[str, ...] = ()
+    """Machines on which servers and clients run, as ``ssh`` takes them, where ``cluster`` is ``ssh``."""
+    client_hosts: tuple[str, ...] = ()
+    """Machines of the clients; empty for ``hosts``."""
+    client_python: str = ""
+    """Path of the Python on the clients' machines that has the libraries; empty to send them."""
+    host_setup: str = ""
+    """Shell command that is run on each machine first."""
+    ssh_config: str = ""
+    """An ssh_config file; empty for the user's own."""
     image: str = ""
     """Docker image of the servers, on docker only; empty for the image that the harness builds."""
     nodes: int = 0
@@ -230,6 +242,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         self._check_sizes()
         self._check_servers()
+        self._check_hosts()
         for name in ("nodes", "wait", "rest", "slack", "settle", "stagger", "sections", "shuffle"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} must not be negative, got {getattr(self, name):g}")
@@ -271,6 +284,26 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             raise UsageError(
                 f"server_options: the servers are yours to configure, got {', '.join(self.server_options)}"
             )
+
+    def _check_hosts(self) -> None:
+        if (self.cluster == SSH) != bool(self.hosts):
+            raise UsageError(
+                f"cluster = {SSH!r} and hosts = [names for ssh] go together, "
+                f"got cluster = {self.cluster!r} and hosts = {list(self.hosts)}"
+            )
+        for name in ("client_hosts", "client_python", "host_setup", "ssh_config"):
+            if getattr(self, name) and not self.hosts:
+                raise UsageError(f"{name} goes with cluster = {SSH!r} and hosts = [names for ssh]")
+        for name in ("hosts", "client_hosts"):
+            given = getattr(self, name)
+            twice = sorted({host for host in given if given.count(host) > 1})
+            if twice:
+                raise UsageError(f"{name}: {twice[0]} is given twice")
+            for host in given:
+                if host.startswith("-") or not host.strip() or any(letter.isspace() for letter in host):
+                    raise UsageError(f"{name}: expected a name for ssh, such as user@db1, got {host!r}")
+        if self.nodes > len(self.hosts) > 0:
+            raise UsageError(f"nodes must be at most the number of hosts, {len(self.hosts)}, got {self.nodes}")
 
     def _check_clients(self) -> None:
         if not self.holds and not self.ends:

@@ -18,13 +18,14 @@ from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
 from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
 from harness.faults.catalogue import fault_class, needs, refuse_overlap, refuse_unknown_words, scheduled
-from harness.plan import BACKENDS, SERVERS, FaultSpec, Plan
+from harness.plan import BACKENDS, SERVERS, SSH, FaultSpec, Plan
 from harness.sim import patches
 from harness.worker.client_program import find_workload
 
 from .bounds import refuse_endless
 from .interpreter import interpreter_of
 from .lock_facts import find_facts
+from .own_hosts import nodes_on_hosts, refuse_faults_on_hosts
 from .own_servers import kind_of_servers, refuse_faults_of_servers
 from .stated_lease import stated_lease_s
 
@@ -48,6 +49,10 @@ def part_types(backend: str, kind: str) -> tuple[type, ...]:
         from harness.clusters.servers.cluster import ServersCluster
 
         return ServersCluster.part_types(kind)
+    if backend == SSH:
+        from harness.clusters.ssh.cluster import SshCluster
+
+        return SshCluster.part_types(kind)
     try:
         from harness.clusters.docker.cluster import DockerCluster
     except ImportError as error:
@@ -67,8 +72,9 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     """Return the plan with the fields filled in that its lock decides. ``lock`` are the facts of the plan's lock; with
     None the lock is loaded for them. Raises UsageError for a plan that cannot be run, EnvironmentLacking if something
     is missing on this machine."""
-    if plan.cluster not in (*BACKENDS, SERVERS):
-        raise UsageError(f"cluster must be one of {', '.join([*BACKENDS, SERVERS])}, got {plan.cluster!r}")
+    clusters = (*BACKENDS, SERVERS, SSH)
+    if plan.cluster not in clusters:
+        raise UsageError(f"cluster must be one of {', '.join(clusters)}, got {plan.cluster!r}")
     if plan.cluster == "sim" and (unsupported := patches.why_unsupported()):
         raise EnvironmentLacking(unsupported)
     refuse_endless(plan)
@@ -79,11 +85,11 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, not on {kind!r}")
     of = kinds.KINDS.find(kind)
     if plan.cluster != "docker" and lock.runtime:
-        cannot = "cannot be simulated" if plan.cluster == "sim" else "does not run on this machine"
+        cannot = "cannot be simulated" if plan.cluster == "sim" else "runs in containers only"
         raise UsageError(f"{plan.lock} is a lock for {lock.language} and {cannot}; use --cluster docker")
     if plan.cluster == "sim" and lock.containers_only:
         raise UsageError(f"{plan.lock} cannot be simulated: {lock.containers_only}; use --cluster docker")
-    if plan.cluster not in (*of.backends, SERVERS):
+    if plan.cluster not in (*of.backends, SERVERS, SSH):
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
@@ -93,11 +99,13 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     _refuse_sharing(plan, lock)
     _refuse_missing_methods(plan, lock)
     options = {} if plan.servers else server_options.completed(of.options, plan.server_options, plan.cluster)
-    nodes = len(plan.servers) or plan.nodes or of.nodes
+    nodes = nodes_on_hosts(plan, kind) if plan.hosts else len(plan.servers) or plan.nodes or of.nodes
     hosts = kinds.host_names(kind, nodes, plan.clients)
     _refuse_unreal_order(plan, hosts)
     if plan.cluster == SERVERS:
         refuse_faults_of_servers(plan, part_types(SERVERS, kind))
+    if plan.cluster == SSH:
+        refuse_faults_on_hosts(plan, kind, part_types(SSH, kind))
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
         _refuse_impossible_event(spec, plan.workload)

@@ -14,7 +14,7 @@ from typing import Final
 from harness.clusters.docker.images.requirements import source_file
 from harness.errors import EnvironmentLacking, MissingExtra
 from harness.lock_impls.catalogue import LOCKS, installation, own_description
-from harness.plan import Plan
+from harness.plan import SSH, Plan
 from harness.plugins import search_working_directory
 
 _BLOCK: Final = b"# /// script"
@@ -39,7 +39,7 @@ def interpreter_of(plan: Plan, progress: Callable[[str], None] | None = None, *,
 def _found(plan: Plan, progress: Callable[[str], None] | None, *, search: bool) -> str:
     from harness.environments.interpreters import container_requirements, interpreter_for  # late: most need neither
 
-    if plan.cluster == "docker":
+    if plan.cluster in ("docker", SSH):
         container_requirements(plan.lock, plan.requires, plan.python)  # refuses what containers cannot have
     try:
         found = str(interpreter_for(plan.lock, plan.requires, plan.python, progress, search=search).path)

@@ -1,4 +1,5 @@
-"""Opening of the cluster that a completed plan names: simulated, of containers, or of the user's own servers."""
+"""Opening of the cluster that a completed plan names: simulated, of containers, of the user's own servers, or on the
+user's machines."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ from .search_path import search_path
 if TYPE_CHECKING:  # importing it loads the Docker SDK
     from harness.clusters.docker.site import SiteSource
     from harness.clusters.servers.cluster import ServersCluster
+    from harness.clusters.ssh.cluster import SshCluster
 
 
 def _no_report(line: str) -> None:
@@ -104,6 +106,31 @@ def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> Serv
         ),
         seed=plan.seed,
         resource=_resource_of(plan),
+        report=report,
+    )
+
+
+def open_hosts(plan: Plan, report: Callable[[str], None] = _no_report) -> SshCluster:
+    """Open the cluster of a completed plan on the user's machines. Raises EnvironmentLacking if one of them is not
+    reached, or cannot do what the plan needs."""
+    from harness.clusters.ssh.client_files import ClientFiles
+    from harness.clusters.ssh.cluster import ClientSetup, HostSettings, SshCluster
+
+    from .client_contents import client_contents
+
+    distributions, folder = client_contents(plan)
+    return SshCluster(
+        kind=plan.kind,
+        hosts=HostSettings(plan.hosts[: plan.nodes], plan.client_hosts or plan.hosts, plan.ssh_config, plan.host_setup),
+        clients=ClientSetup(
+            plan.clients,
+            ClientFiles(distributions, folder, plan.client_python, report),
+            _lock_of(plan),
+            KINDS.find(plan.kind).packages,
+        ),
+        resource=_resource_of(plan),
+        options=plan.server_options,
+        needs=frozenset(need for spec in plan.faults for need in needs(spec)),
         report=report,
     )
 

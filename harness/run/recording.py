@@ -21,7 +21,7 @@ from harness.history import History, HistoryWriter
 from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys, attach_stored_keys
 from harness.plan import Plan, dump
 
-from .opening import open_servers
+from .opening import open_hosts, open_servers
 from .progress import ProgressReporter
 from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_wire
@@ -104,6 +104,12 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
 def record_on_servers(start: RunStart) -> Recording:
     """Run a plan on servers that the user runs."""
     cluster = open_servers(start.plan, start.report)
+    return _record_in_real_time(start, cluster, cluster.versions)
+
+
+def record_on_hosts(start: RunStart) -> Recording:
+    """Run a plan on machines of the user's."""
+    cluster = open_hosts(start.plan, start.report)
     return _record_in_real_time(start, cluster, cluster.versions)
 
 

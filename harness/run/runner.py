@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
-from harness.clusters.abilities import FREEZE, PROCESSOR_WAITS
+from harness.clusters.abilities import CLOCK_ERRORS, FREEZE, PROCESSOR_WAITS
 from harness.clusters.base import Cluster, names
 from harness.documents.lock import LockFacts
 from harness.errors import LockFailed
@@ -89,13 +89,19 @@ class Runner:
         finally:
             if "doubt" not in stop:
                 stop |= self._doubts(self.recorder.history)
-            self.recorder.nemesis("stop", {**stop, **self._processor_waits()}, at=self._end())
+            self.recorder.nemesis("stop", {**stop, **self._processor_waits(), **self._clock_errors()}, at=self._end())
             self.recorder.close()
 
     def _processor_waits(self) -> dict[str, Any]:
         """Return how long programs waited for a processor; see :mod:`harness.checkers.overload`."""
         found = PROCESSOR_WAITS.find(self._cluster)
         return {} if found is None or not (waits := found.processor_waits()) else {"processor_waits": waits}
+
+    def _clock_errors(self) -> dict[str, Any]:
+        """Return the errors of the clients' times up to now, where their clocks were converted."""
+        found = CLOCK_ERRORS.find(self._cluster)
+        errors = {} if found is None else found.clock_errors_ns()
+        return {"clock_error_ns": errors} if errors else {}
 
     def freeze(self) -> None:
         """Stop the nemesis, and freeze the whole cluster, which then outlives the run."""
@@ -168,6 +174,7 @@ class Runner:
             "workload": plan.workload,
             "locks": getattr(self._workload, "locks", True),
             "stock": self._stock,
+            **self._clock_errors(),
         }
 
     def _longest_hold(self, lease: float | None) -> float:

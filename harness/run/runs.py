@@ -10,7 +10,7 @@ from pathlib import Path
 from harness.checkers import catalogue as checker_catalogue
 from harness.checkers.running import run_all
 from harness.clusters.base import Cluster
-from harness.plan import SERVERS, Plan
+from harness.plan import SERVERS, SSH, Plan
 
 from .completion import complete
 from .interpreter import interpreter_of
@@ -19,7 +19,7 @@ from .lock_facts import find_facts
 from .opening import open_containers
 from .own_servers import refuse_remote_servers
 from .progress import Progress, ProgressReporter
-from .recording import Recording, RunStart, record_on_containers, record_on_servers, simulate
+from .recording import Recording, RunStart, record_on_containers, record_on_hosts, record_on_servers, simulate
 from .store import writable
 
 
@@ -74,4 +74,5 @@ def _recorded(
 ) -> Recording:
     if start.plan.cluster == "sim":
         return simulate(start, interpreter)
-    return record_on_servers(start) if start.plan.cluster == SERVERS else record_on_containers(start, open_cluster)
+    own = {SERVERS: record_on_servers, SSH: record_on_hosts}.get(start.plan.cluster)
+    return own(start) if own is not None else record_on_containers(start, open_cluster)

@@ -10,7 +10,7 @@ import pytest
 
 from harness.clusters.abilities import ABILITIES, DISKS, FAILOVER, MEMORY, PEERS, LinkShape
 from harness.clusters.base import names
-from harness.clusters.docker.clocks import HostClocks
+from harness.clusters.host_clocks import HostClocks
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.containers.toxiproxy import STREAM
 from harness.clusters.docker.images.requirements import requirements_of
@@ -343,7 +343,7 @@ def test_a_clock_is_not_set_again_when_the_run_is_over() -> None:
         moved.append(host)
         return True
 
-    clocks = HostClocks(None, {}, lambda host: None, own, WireRecorder())  # type: ignore[arg-type]
+    clocks = HostClocks(None, lambda host: None, own, WireRecorder().noting)  # type: ignore[arg-type]
     clocks.set("n1", AHEAD, 0.0)
     clocks.set_again("n1")
     assert moved == ["n1", "n1"]

@@ -26,11 +26,11 @@ from harness.clusters.docker.containers.engine import Box, connect, engine_error
 from harness.clusters.docker.containers.helper_client import Privilege
 from harness.clusters.docker.images.images import Images
 from harness.clusters.floods import Floods, floods_class
+from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import KeyWatch
 from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import OnKeyChange
 
-from .clocks import HostClocks
 from .control import ControlRoute, reaching
 from .data_files import DataFiles
 from .disks import Disks
@@ -245,7 +245,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._begin_wire()
         self._start_servers()
         peers = {name: self._address(name) for name in wanted.roles} | {RESOURCE: self.resource()}
-        self._clocks = HostClocks(self._helper, self._boxes, self._program_clock, self.servers.set_clock, self._wire)
+        self._clocks = HostClocks(self, self._program_clock, self.servers.set_clock, self._wire.noting)
         self._closing.callback(self._clocks.forget)
         self._link_faults = LinkFaults(
             self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed
@@ -421,6 +421,14 @@ class DockerCluster(LinkMethods, ProcessMethods):
 
     def read_clock(self, host: str) -> int:
         return self._clocks.read(host)
+
+    def move(self, host: str, offset_ns: int, rate: float, since_ns: int) -> None:
+        """See :class:`harness.clusters.host_clocks.ClockMover`."""
+        self._helper.move_clock(self._boxes[host], offset_ns, rate, since_ns)
+
+    def setting(self, host: str) -> int:
+        """See :class:`harness.clusters.host_clocks.ClockMover`."""
+        return self._helper.clock(self._boxes[host])
 
     def _program_clock(self, host: str) -> int | None:
         return self.servers.clock(host) if isinstance(self._hosts[host], ServerHost) else self._client_clock(host)

@@ -17,9 +17,9 @@ from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, Deployment, engine_errors, in_parallel
 from harness.clusters.docker.containers.helper_client import Helper
+from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import KeyWatch
 
-from .clocks import HostClocks
 from .disks import Disks
 from .hosts import ContainerClient, How, ServerHost
 from .kinds import RealServers

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from harness.clusters.server_options import WHOLE
 
 from .kind import Kind
+
+HEARTBEAT_MS: Final = 100
+ELECTION_MS: Final = 1000
+
+
+def member_flags(options: Mapping[str, Any], client_url: str, client_port: int, peer_port: int) -> list[str]:
+    """Return the flags of a real member, beside its name, its data and the members of its cluster."""
+    return [
+        "--listen-client-urls", f"http://0.0.0.0:{client_port}",
+        "--advertise-client-urls", client_url,
+        "--listen-peer-urls", f"http://0.0.0.0:{peer_port}",
+        "--heartbeat-interval", str(options.get("heartbeat_ms", HEARTBEAT_MS)),
+        "--election-timeout", str(options.get("election_ms", ELECTION_MS)),
+        "--enable-v2=true",  # sherlock's lock speaks it
+        "--logger", "zap", "--log-outputs", "stderr",
+    ]  # fmt: skip
+
 
 ETCD: Final = Kind(
     name="etcd",
@@ -17,6 +35,7 @@ ETCD: Final = Kind(
     sim="harness.clusters.sim.services.etcd:EtcdServers",
     docker="harness.clusters.docker.services.etcd:EtcdServers",
     servers="harness.clusters.servers.services.etcd:EtcdServer",
+    ssh="harness.clusters.ssh.services.etcd:EtcdServers",
     options={"heartbeat_ms": WHOLE, "election_ms": WHOLE},
     packages=("etcd3", "grpcio"),
 )

@@ -32,6 +32,8 @@ class Kind:
       :class:`harness.clusters.docker.kinds.RealServers`, empty where the kind cannot run.
     - ``servers``: the subclass of :class:`harness.clusters.servers.adapter.OwnServer` for servers that a user runs,
       empty where that is not supported.
+    - ``ssh``: the subclass of :class:`harness.clusters.ssh.services.base.HostServers` for servers that the harness
+      starts on the user's machines, empty where that is not supported.
     - ``floods``: the subclass of :class:`harness.clusters.floods.Floods` that fills the servers' memory, empty if they
       never evict a key.
     - ``options``: the ``server_options`` of a plan, by name.
@@ -52,6 +54,7 @@ class Kind:
     sim: Place = ""
     docker: Place = ""
     servers: Place = ""
+    ssh: Place = ""
     floods: Place = ""
     options: Mapping[str, ServerOption] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
@@ -73,8 +76,8 @@ class Kind:
         return self.family or self.name
 
     def load(self, part: str) -> Any:
-        """Return the class that ``part`` names (``sim``, ``docker``, ``servers`` or ``floods``); UsageError if there is
-        none."""
+        """Return the class that ``part`` names (``sim``, ``docker``, ``servers``, ``ssh`` or ``floods``); UsageError if
+        there is none."""
         place: Place = getattr(self, part)
         if not isinstance(place, str):
             return place
@@ -96,7 +99,7 @@ def flaw_of(kind: Kind) -> str:
         number = getattr(kind, name)
         if type(number) is not int or not least <= number <= 65535:
             return f"{name} must be a whole number from {least}, got {number!r}"
-    for name in ("sim", "docker", "servers", "floods"):
+    for name in ("sim", "docker", "servers", "ssh", "floods"):
         if not isinstance(getattr(kind, name), str | type):
             return f"{name} must be a class or 'module:Class', got {getattr(kind, name)!r}"
     if not kind.backends:

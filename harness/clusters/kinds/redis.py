@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from harness.clusters.server_options import one_of, option, wrong_value
@@ -17,7 +18,11 @@ SERVICE: Final = "mymaster"
 QUORUM: Final = 2
 DOWN_AFTER_MS: Final = 1000
 FAILOVER_TIMEOUT_MS: Final = 5000
-PERSISTENCE: Final = {"sim": ("always", "no"), "docker": ("always", "everysec", "no")}
+PERSISTENCE: Final = {
+    "sim": ("always", "no"),
+    "docker": ("always", "everysec", "no"),
+    "ssh": ("always", "everysec", "no"),
+}
 """Values of ``persistence`` by backend, the default first: when Redis syncs its append-only file (``no``: it has
 none)."""
 
@@ -46,7 +51,23 @@ RELEASES: Final = ("redis-6.2.14", "valkey-8.1.8", "valkey-9.1.2")
 def _release(name: str, value: Any, backend: str) -> Any:
     if backend == "sim":
         raise UsageError("server_options: release needs real servers (--cluster docker): a simulated one is no release")
+    if backend == "ssh":
+        raise UsageError("server_options: release is for containers; on hosts the installed server is started")
     return one_of(*RELEASES)(name, value, backend)
+
+
+def server_settings(options: Mapping[str, Any], port: int, folder: str) -> list[str]:
+    """Return the lines of the configuration of a real server, which keeps its data in ``folder``."""
+    persistence = options.get("persistence", "always")
+    return [
+        f"port {port}", "bind 0.0.0.0", "protected-mode no", f"dir {folder}", 'save ""',
+        f"appendonly {'no' if persistence == 'no' else 'yes'}",
+        f"appendfsync {'always' if persistence == 'no' else persistence}",
+        f"maxmemory {options.get('maxmemory', 0)}",
+        f"maxmemory-policy {options.get('maxmemory_policy', 'noeviction')}",
+        f"replica-priority {options.get('replica_priority', 100)}",
+        "repl-diskless-sync-delay 0", "repl-timeout 5", "repl-ping-replica-period 1",
+    ]  # fmt: skip
 
 
 _OPTIONS: Final = {
@@ -70,6 +91,7 @@ _SERVERS: Final[dict[str, Any]] = {
     "sim": "harness.clusters.sim.services.redis:RedisServers",
     "docker": "harness.clusters.docker.services.redis:RedisServers",
     "servers": "harness.clusters.servers.services.redis:RedisServer",
+    "ssh": "harness.clusters.ssh.services.redis:RedisServers",
 }
 SINGLE: Final = Kind(name="redis-single", about="a Redis", **_SERVERS)
 INDEPENDENT: Final = Kind(

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from harness.record.clocks import monotonic_clock_name
 
@@ -353,10 +353,17 @@ class Operations:
         return vdso.offset(members[-1])
 
 
+class RequestTable(Protocol):
+    """Operations that can be requested, by name."""
+
+    @property
+    def table(self) -> Mapping[str, Callable[[Arguments], object]]: ...
+
+
 class RequestServer:
     """Answers requests, each in a thread of its own, until the input ends."""
 
-    def __init__(self, operations: Operations, write: Callable[[str], object]) -> None:
+    def __init__(self, operations: RequestTable, write: Callable[[str], object]) -> None:
         """:param write: sends a line that ends in a newline; called by one thread at a time."""
         self._operations = operations
         self._write = write

@@ -13,12 +13,10 @@ from typing import Any, Final
 
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.key_watch import KeyReader
-from harness.clusters.kinds.etcd import ETCD
+from harness.clusters.kinds.etcd import ETCD, member_flags
 
 PORT: Final = ETCD.port
 PEER_PORT: Final = 2380
-HEARTBEAT_MS: Final = 100
-ELECTION_MS: Final = 1000
 EVERYTHING: Final = {"key": "AA==", "range_end": "AA==", "count_only": True, "serializable": True}
 """Range request that counts all keys in the member's own copy (``serializable``)."""
 
@@ -40,15 +38,7 @@ class EtcdServers(RealPeers):
         urls = {name: f"http://{ip}:{PEER_PORT}" for name, ip in self.addresses.items()}
         others = ",".join(f"http://{ip}:{PORT}" for name, ip in self.addresses.items() if name != host)
         cluster = ",".join(f"{name}={url}" for name, url in urls.items())
-        flags = [
-            "--listen-client-urls", f"http://0.0.0.0:{PORT}",
-            "--advertise-client-urls", f"http://{self.addresses[host]}:{PORT}",
-            "--listen-peer-urls", f"http://0.0.0.0:{PEER_PORT}",
-            "--heartbeat-interval", str(self.options.get("heartbeat_ms", HEARTBEAT_MS)),
-            "--election-timeout", str(self.options.get("election_ms", ELECTION_MS)),
-            "--enable-v2=true",  # sherlock's lock speaks it
-            "--logger", "zap", "--log-outputs", "stderr",
-        ]  # fmt: skip
+        flags = member_flags(self.options, f"http://{self.addresses[host]}:{PORT}", PORT, PEER_PORT)
         return ["member", host, urls[host], others, cluster, *flags], {}
 
     def look(self, host: str) -> list[str]:  # noqa: ARG002

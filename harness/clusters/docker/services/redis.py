@@ -23,6 +23,7 @@ from harness.clusters.kinds.redis import (
     SENTINEL_PORT,
     SENTINELS,
     SERVICE,
+    server_settings,
 )
 
 READINGS: Final = 5
@@ -53,17 +54,7 @@ class RedisServers(RealServers):
         return command, {"CONF": "\n".join(conf) + "\n", "FLAGS": flags}
 
     def _server(self, host: str) -> list[str]:  # noqa: ARG002 - a replica's differs
-        options = self.options
-        persistence = options.get("persistence", "always")
-        return [
-            f"port {REDIS_PORT}", "bind 0.0.0.0", "protected-mode no", "dir /data", 'save ""',
-            f"appendonly {'no' if persistence == 'no' else 'yes'}",
-            f"appendfsync {'always' if persistence == 'no' else persistence}",
-            f"maxmemory {options.get('maxmemory', 0)}",
-            f"maxmemory-policy {options.get('maxmemory_policy', 'noeviction')}",
-            f"replica-priority {options.get('replica_priority', 100)}",
-            "repl-diskless-sync-delay 0", "repl-timeout 5", "repl-ping-replica-period 1",
-        ]  # fmt: skip
+        return server_settings(self.options, REDIS_PORT, "/data")
 
     def look(self, host: str) -> list[str]:
         return ["redis-cli", "-p", str(self.port(host)), "--scan"]

@@ -1,4 +1,4 @@
-"""Wall clocks of container hosts: set a host's clock in its running processes, and again after each restart.
+"""Wall clocks of the hosts of a real cluster: set a host's clock in its processes, and again after each restart.
 
 A new process starts with true time, so :class:`HostClocks` remembers each host's setting and reapplies it.
 """
@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from harness.clusters.conversation import Refused
-from harness.clusters.docker.containers.engine import Box
-from harness.clusters.docker.containers.helper_client import Helper
-
-from .wire import WireRecorder
+from .conversation import Refused
 
 
 @dataclass(slots=True)
@@ -29,26 +27,36 @@ class _Clock:
         return self.offset_ns + round(self.rate * (time.monotonic_ns() - self.since_ns))
 
 
+class ClockMover(Protocol):
+    """Moves the clocks of a host's running processes."""
+
+    def move(self, host: str, offset_ns: int, rate: float, since_ns: int) -> None:
+        """Set the clocks ``offset_ns`` ahead of true time at ``since_ns`` (this machine's monotonic clock), gaining
+        ``rate`` seconds a second."""
+
+    def setting(self, host: str) -> int:
+        """Return how many ns the clocks were set ahead of true time; raises Refused if no process runs."""
+
+
 class HostClocks:
     """Clock settings of all hosts.
 
     ``ask`` reads the clock from a host's own program: ns ahead of true time, ``None`` if it does not answer. ``own``
-    sets a clock by a method special to the program, and returns False if there is none. ``wire`` notes each setting.
+    sets a clock by a method special to the program, and returns False if there is none. ``noting`` is the context in
+    which a setting is made; it is called with the host, what is done, and the setting.
     """
 
     def __init__(
         self,
-        helper: Helper,
-        boxes: Mapping[str, Box],
+        mover: ClockMover,
         ask: Callable[[str], int | None],
         own: Callable[[str, int, float, int], bool],
-        wire: WireRecorder,
+        noting: Callable[..., AbstractContextManager[Any]],
     ) -> None:
-        self._helper = helper
-        self._boxes = boxes
+        self._mover = mover
         self._ask = ask
         self._own = own
-        self._wire = wire
+        self._noting = noting
         self._clocks: dict[str, _Clock] = {}
         # Otherwise a restart could reapply a setting that a fault has just replaced.
         self._setting = threading.RLock()
@@ -69,9 +77,9 @@ class HostClocks:
             if clock is None:
                 return
             setting = clock.offset_ns, clock.rate, clock.since_ns
-            with self._wire.noting(host, "clock", offset_ns=setting[0], rate=setting[1], since_ns=setting[2]):
+            with self._noting(host, "clock", offset_ns=setting[0], rate=setting[1], since_ns=setting[2]):
                 if not self._own(host, *setting):
-                    self._helper.move_clock(self._boxes[host], *setting)
+                    self._mover.move(host, *setting)
 
     def forget(self) -> None:
         """Drop all settings: processes that start from now on belong to another run."""
@@ -88,6 +96,6 @@ class HostClocks:
         if response is not None:
             return response
         try:
-            return self._helper.clock(self._boxes[host])
+            return self._mover.setting(host)
         except Refused:
             return self._clocks[host].now() if host in self._clocks else 0

@@ -1,0 +1,519 @@
+"""The cluster of the user's machines: :class:`SshCluster` implements :class:`harness.clusters.base.Cluster`.
+
+It starts and stops servers and clients on the hosts, in folders of the run's own, and reaches the hosts by ssh only.
+All times are those of this machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from harness.clusters import kinds
+from harness.clusters.abilities import CLOCKS, NETWORK, Needs
+from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
+from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThread, end_histories
+from harness.clusters.conversation import Refused, Unanswered
+from harness.clusters.gate import NetworkGate
+from harness.clusters.host_clocks import HostClocks
+from harness.clusters.key_watch import ANSWER_S, KeyWatch
+from harness.errors import UNKNOWN, EnvironmentLacking, HarnessError
+from harness.history.lock_keys import OnKeyChange
+from harness.wording import in_seconds
+
+from .client_files import ClientFiles
+from .connection import HostConnection
+from .hosts import HostServer, RemoteClient
+from .links import Endpoint, LinkMethods, table_script
+from .offsets import HostClock
+from .processes import ProcessMethods
+from .services.base import Answer, servers_class
+
+T = TypeVar("T")
+RESOURCE: Final = "resource"
+FIRST_GID: Final = 61_000
+"""Group id of the first program; each program has its own. No group needs to have such a number."""
+PORT_DISTANCE: Final = 10_000
+"""Added to the usual port of a service, so that a server of the user's on the host keeps that."""
+START_S: Final = 30.0
+"""Seconds within which the servers must be ready."""
+SETUP_S: Final = 600.0
+"""Time limit of the setup command, seconds."""
+Report = Callable[[str], None]
+
+
+class HostFailed(HarnessError):
+    """A host was lost during the run, or its helper refused a request."""
+
+    exit_status = UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class HostSettings:
+    """Hosts of a run: names for ssh of the servers' and the clients' hosts, an ssh_config(5) file ("": the user's own),
+    and a shell command that is run on each host first ("": none)."""
+
+    servers: Sequence[str]
+    clients: Sequence[str]
+    config: str = ""
+    setup: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSetup:
+    """Setup of the client programs: how many, what they need, and the ``lock`` (``name``, ``ttl``, ``options``) that is
+    prepared before the run begins."""
+
+    count: int
+    files: ClientFiles
+    lock: Mapping[str, Any]
+    packages: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+class SshCluster(LinkMethods, ProcessMethods):
+    """See the module. ``needs`` are the abilities that the plan's faults use; ``resource`` is the configuration of
+    :mod:`harness.worker.resource_server`.
+
+    Raises EnvironmentLacking if a host is not reached, or cannot do what the run needs.
+    """
+
+    backend = "ssh"
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        hosts: HostSettings,
+        clients: ClientSetup,
+        resource: str,
+        options: Mapping[str, Any],
+        needs: Needs,
+        report: Report = lambda line: None,  # noqa: ARG005
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self.table = f"lock_harness_{secrets.token_hex(4)}"
+        self._hosts_of_servers = list(hosts.servers)
+        self._settings = hosts
+        self._setup = clients
+        self._resource_config = resource
+        self._report = report
+        self._entries = EntryThread()
+        self._closing = contextlib.ExitStack()
+        self._machines: dict[str, HostConnection] = {}
+        self._clocks: dict[str, HostClock] = {}
+        self._endpoints: dict[str, Endpoint] = {}
+        self._programs: dict[str, HostServer | RemoteClient] = {}
+        self._watched: tuple[Sequence[str], OnKeyChange] | None = None
+        self._failure: HarnessError | None = None
+        self._about: ObservedFacts = {}
+        self.servers = servers_class(kind)(kind, len(hosts.servers), options, self._converse)
+        self._wall_clocks = HostClocks(self, self._program_clock, _no_own_clock, _not_noted)
+        self._names = kinds.clients(clients.count)
+        try:
+            self._connect(needs)
+        except BaseException:
+            self._closing.close()
+            raise
+
+    @classmethod
+    def part_types(cls, kind: str) -> tuple[type, ...]:
+        """Return the classes of the parts of a cluster of this kind; none if it cannot run on hosts."""
+        return (cls, servers_class(kind)) if kinds.KINDS.find(kind).ssh else ()
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return self, self.servers
+
+    # Before the run.
+
+    def _connect(self, needs: Needs) -> None:
+        """Connect to all hosts, find out what each can do, and refuse the run if that is not enough."""
+        self._report("connecting to hosts")
+        folder = Path(tempfile.mkdtemp(prefix="lh-"))
+        self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
+        names = list(dict.fromkeys([*self._settings.servers, *self._settings.clients]))
+        connect = [
+            partial(self._open, name, folder, number, self._settings.config) for number, name in enumerate(names)
+        ]
+        with _plain_errors():
+            _at_once(connect)
+            _at_once([partial(self._set_up, host) for host in self._machines.values()])
+            self._place()
+            self._refuse_lacking(needs)
+            _at_once([partial(self._copy_client, name) for name in dict.fromkeys(self._settings.clients)])
+        self._report("")
+
+    def _open(self, name: str, folder: Path, number: int, config: str) -> None:
+        host = HostConnection(name, folder, number, config)
+        self._machines[name] = host
+        self._closing.callback(host.close)
+
+    def _set_up(self, host: HostConnection) -> None:
+        if self._settings.setup:
+            status, lines = host.ask("run", command=self._settings.setup, timeout=SETUP_S, patience=SETUP_S + 5)
+            if status:
+                raise EnvironmentLacking(
+                    f"the host {host.destination}: the setup command ended with status {status}: "
+                    f"{' | '.join(lines[-3:])}"
+                )
+
+    def _place(self) -> None:
+        """Give each program its host, group id and ports."""
+        first = kinds.KINDS.find(self.kind).port + PORT_DISTANCE
+        clients = [self._settings.clients[i % len(self._settings.clients)] for i in range(len(self._names))]
+        places = dict(zip([*self.servers.names, *self._names], [*self._settings.servers, *clients], strict=True))
+        root = all(host.facts["root"] for host in self._machines.values())
+        for number, (name, machine) in enumerate(places.items()):
+            host = self._machines[machine]
+            gid = FIRST_GID + number if root else -1
+            endpoint = self._endpoints[name] = Endpoint(machine, _address(host), gid)
+            if name in self.servers.names:
+                endpoint.ports = host.ask("free_ports", first=first, count=self.servers.PORTS)
+            endpoint.probe_port = host.ask("answer_probes", address=endpoint.address, gid=gid)
+        self.servers.addresses.update({name: self._endpoints[name].address for name in self.servers.names})
+        self.servers.ports.update({name: self._endpoints[name].ports for name in self.servers.names})
+        machine = self._settings.clients[0]
+        (port,) = self._machines[machine].ask("free_ports", first=first + 1000, count=1)
+        self._resource = machine, _address(self._machines[machine]), port
+
+    def _refuse_lacking(self, needs: Needs) -> None:
+        """Raise EnvironmentLacking if a host lacks a program, cannot be faulted as needed, or is not reached by the
+        others."""
+        program = self.servers.PROGRAM
+        for name in self._settings.servers:
+            status, _ = self._machines[name].ask("run", command=f"command -v {program}", timeout=10)
+            if status:
+                raise EnvironmentLacking(
+                    f"the host {name} has no {program} in its PATH: install it, or let --host-setup do that"
+                )
+        self._refuse_impossible_faults(needs)
+        for source in self._endpoints:
+            for target in self.servers.names:
+                if self._endpoints[source].machine != self._endpoints[target].machine and source != target:
+                    self._refuse_unreachable(source, target)
+
+    def _refuse_impossible_faults(self, needs: Needs) -> None:
+        wanted = {word: need for word, need in (("cut", NETWORK), ("clock", CLOCKS)) if need in needs}
+        if not wanted:
+            return
+        script = table_script(self.table, [], [])
+        for name, host in self._machines.items():
+            gid = FIRST_GID if host.facts["root"] else -1
+            lacking: dict[str, str] = host.ask("lacking", script=script, gid=gid)
+            if found := [f"{word}: {lacking[word]}" for word in wanted if word in lacking]:
+                raise EnvironmentLacking(
+                    f"the host {name} cannot do what a fault of the plan needs: {'; '.join(found)}"
+                )
+
+    def _refuse_unreachable(self, source: str, target: str) -> None:
+        if self._probe(source, target, 2.0) is None:
+            here, there = self._endpoints[source], self._endpoints[target]
+            raise EnvironmentLacking(
+                f"the host {here.machine} does not reach {there.machine} at {there.address}, port {there.probe_port}: "
+                "the hosts must reach each other by TCP on all ports from 10000 on"
+            )
+
+    def _copy_client(self, name: str) -> None:
+        self._setup.files.copy_to(self._machines[name], str(self._setup.lock["name"]))
+
+    # Start and stop.
+
+    @property
+    def hosts(self) -> list[HostServer | RemoteClient]:
+        return list(self._programs.values())
+
+    def run(self, main: Callable[[], None]) -> None:
+        try:
+            with _plain_errors():
+                self._start()
+            main()
+        finally:
+            self._report("stopping programs")
+            self._closing.callback(self._end_histories)
+            self._closing.close()
+            self._report("")
+        for error in (self._entries.error, self._failure):
+            if error is not None:
+                raise error
+        for program in self._programs.values():
+            if isinstance(program, RemoteClient) and program.failure:
+                raise ClientError(program.failure)
+
+    def _start(self) -> None:
+        self._report("starting servers and clients")
+        for name, host in self._machines.items():
+            clock = self._clocks[name] = HostClock(lambda host=host: int(host.ask("time", patience=2.0)[0]))  # type: ignore[misc]
+            clock.begin()
+            host.on_lost = partial(self._lost, name)
+        self._closing.callback(self._end_clocks)
+        self._entries.start()
+        self._closing.callback(self._entries.end)
+        self._start_servers()
+        self._start_resource()
+        self._start_clients()
+        self._watch_keys()
+        self._report("")
+
+    def _lost(self, name: str) -> None:
+        said = " | ".join(self._machines[name].said())
+        self._failure = self._failure or HostFailed(f"the connection to the host {name} has ended{said and ': '}{said}")
+
+    def _start_servers(self) -> None:
+        for name in self.servers.names:
+            endpoint = self._endpoints[name]
+            host = self._machines[endpoint.machine]
+            host.ask("empty", path=f"{name}/data")
+            self._programs[name] = HostServer(name, host, endpoint, self.servers)
+        _at_once([partial(self._server(name).start, wiped=False) for name in self.servers.names])
+        deadline = time.monotonic() + START_S
+        while late := [name for name in self.servers.names if not self.servers.ready(name)]:
+            if time.monotonic() >= deadline:
+                said = [f"{name}: {self._server(name).lines[-1][1]}" for name in late if self._server(name).lines]
+                raise EnvironmentLacking(
+                    f"not ready within {START_S:g} s: {', '.join(late)}; they said last: "
+                    f"{' | '.join(said) or 'nothing'}"
+                )
+            time.sleep(0.05)
+        self._about["server"] = self.servers.version()
+
+    def _start_resource(self) -> None:
+        machine, _, port = self._resource
+        ready, said = threading.Event(), list[str]()
+
+        def hear(event: dict[str, Any]) -> None:
+            said.append(str(event.get("out", event.get("err", ""))))
+            if event.get("out") or "ended" in event:
+                ready.set()
+
+        host = self._machines[machine]
+        command, environment = self._setup.files.program(
+            host, "harness.worker.resource_server", str(port), self._resource_config
+        )
+        program = host.start(RESOURCE, command, environment, -1, hear)
+        self._closing.callback(program.close)
+        if not ready.wait(PREPARED) or not said[0].startswith("ready"):
+            raise EnvironmentLacking(f"the resource does not start on {machine}: {' | '.join(said[-3:])}")
+
+    def _start_clients(self) -> None:
+        for name in self._names:
+            endpoint = self._endpoints[name]
+            host = self._machines[endpoint.machine]
+            program = self._setup.files.agent(host)
+            client = RemoteClient(name, host, self._clocks[endpoint.machine], endpoint, self._entries.entries, program)
+            self._programs[name] = client
+            self._closing.callback(client.close)
+        _at_once([self._client(name).start for name in self._names])
+        answers = [self._prepare(self._client(name)) for name in self._names]
+        try:
+            for name, answer in zip(self._names, answers, strict=True):
+                answer.result(PREPARED)
+                assert self._client(name).group is not None
+            first = self._client(self._names[0])
+            self._setup.versions.update(first.conversation.ask("versions", packages=list(self._setup.packages)))
+        except (Refused, Unanswered, FutureTimeout) as error:
+            raise ClientError(f"the lock could not be made ready: {error}") from error
+
+    def _prepare(self, client: RemoteClient) -> Future[Any]:
+        lock = {**self._setup.lock, "kind": self.kind, "addresses": self.endpoints().addresses}
+        return client.conversation.request("prepare", lock=lock)
+
+    def _watch_keys(self) -> None:
+        if self._watched is None:
+            return
+        watch = KeyWatch(*self._watched, NetworkGate())
+        self._closing.callback(watch.stop)
+        for name in self.servers.names:
+            endpoint = self._endpoints[name]
+            port = self._machines[endpoint.machine].forward(endpoint.ports[0])
+            watch.start(name, self.servers.key_reader(port))
+
+    def _end_histories(self) -> None:
+        def thaw() -> None:  # a stopped process answers nothing
+            for name in sorted(+self._pauses):
+                with contextlib.suppress(Unanswered, Refused):
+                    self._signal(name, "resume")
+
+        clients = [one for one in self._programs.values() if isinstance(one, RemoteClient) and one.alive]
+        end_histories(clients, thaw, ANSWER)
+
+    def _end_clocks(self) -> None:
+        for host in self._machines.values():
+            host.on_lost = lambda: None
+        for clock in self._clocks.values():
+            clock.end()
+        if errors := self.clock_errors_ns():
+            worst = in_seconds(max(errors.values()))
+            measured = sum(clock.count for clock in self._clocks.values())
+            self._about["clock"] = (
+                f"{len(self._machines)} hosts; their monotonic clocks were measured {measured} times, and times are "
+                f"converted to this machine's clock with an error of {worst} at most"
+            )
+
+    # The cluster as clients and recorders see it.
+
+    def about(self) -> ObservedFacts:
+        return {**self._about, "addresses": [f"{one.machine} ({one.address})" for one in self._endpoints.values()]}
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions of Python and of the libraries of the clients."""
+        return dict(self._setup.versions)
+
+    def interrupt(self) -> None:
+        raise KeyboardInterrupt
+
+    def endpoints(self) -> ClusterEndpoints:
+        return ClusterEndpoints(
+            self.kind,
+            tuple((self._endpoints[name].address, self._endpoints[name].ports[0]) for name in self.servers.names),
+        )
+
+    def resource(self) -> tuple[str, int]:
+        return self._resource[1:]
+
+    def clock(self) -> tuple[int, int]:
+        return time.monotonic_ns(), time.time_ns()
+
+    def clock_errors_ns(self) -> dict[str, int]:
+        """See :class:`harness.clusters.abilities.ClockErrors`."""
+        return {
+            name: self._clocks[self._endpoints[name].machine].stated().error_ns
+            for name in self._names
+            if self._endpoints[name].machine in self._clocks
+        }
+
+    def logs(self, origin_ns: int) -> dict[str, str]:
+        return {name: "".join(_dated(program, origin_ns)) for name, program in self._programs.items()
+                if isinstance(program, HostServer)}  # fmt: skip
+
+    def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
+        target = self._client(client)
+        return target.launch(msgspec.structs.replace(job, began_ns=target.clock.there(job.began_ns)), record)
+
+    def key_count(self, host: str) -> int | None:
+        return self.servers.key_count(host)
+
+    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
+        self._watched = keys, on_change
+
+    # Links.
+
+    def _apply(self, scripts: Mapping[str, str]) -> None:
+        answers = [self._machines[machine].request("filter", script=script) for machine, script in scripts.items()]
+        for answer in answers:
+            answer.result(PREPARED)
+
+    def _probe(self, source: str, target: str, timeout: float) -> float | None:
+        here, there = self._endpoints[source], self._endpoints[target]
+        fields: dict[str, Any] = {
+            "gid": here.gid,
+            "address": there.address,
+            "port": there.probe_port,
+            "timeout": timeout,
+        }
+        trip: float | None = self._machines[here.machine].ask("probe", patience=2 * timeout + 5, **fields)
+        return trip
+
+    def _converse(self, host: str, request: bytes, ends: bool) -> Answer | None:
+        endpoint = self._endpoints[host]
+        fields: dict[str, Any] = {
+            "port": endpoint.ports[0],
+            "request": request.hex(),
+            "ends": ends,
+            "timeout": ANSWER_S,
+        }
+        try:
+            found = self._machines[endpoint.machine].ask("converse", **fields)
+        except Unanswered:
+            return None
+        return found and Answer(bytes.fromhex(found["answer"]), found["before_ns"], found["after_ns"])
+
+    # Clocks.
+
+    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
+        self._wall_clocks.set(host, offset, rate)
+
+    def read_clock(self, host: str) -> int:
+        return self._wall_clocks.read(host)
+
+    def move(self, host: str, offset_ns: int, rate: float, since_ns: int) -> None:
+        """See :class:`harness.clusters.host_clocks.ClockMover`."""
+        target = self._programs[host]
+        if (group := target.group) is not None:
+            since = self._clocks[self._endpoints[host].machine].there(since_ns)
+            target.host.ask("clock", group=group, offset_ns=offset_ns, rate=rate, since_ns=since)
+
+    def setting(self, host: str) -> int:
+        """See :class:`harness.clusters.host_clocks.ClockMover`."""
+        target = self._programs[host]
+        group = target.group
+        if group is None:
+            raise Refused(f"{host} is dead")
+        offset: int = target.host.ask("offset", group=group)
+        return offset
+
+    def _program_clock(self, host: str) -> int | None:
+        """Return how many ns a program's wall clock is ahead of its host's, by the program."""
+        target = self._programs[host]
+        if isinstance(target, HostServer):
+            return self.servers.clock(host)
+        try:
+            mono, wall = target.conversation.ask("clock", patience=ANSWER)
+            host_mono, host_wall = target.host.ask("time")
+        except (Unanswered, Refused):
+            return None
+        return int(wall - (host_wall - (host_mono - mono)))
+
+
+def _no_own_clock(_host: str, _offset_ns: int, _rate: float, _since_ns: int) -> bool:
+    return False
+
+
+def _not_noted(_host: str, _what: str, **_setting: Any) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def _address(host: HostConnection) -> str:
+    """Return the IPv4 address at which the host was reached. Raises EnvironmentLacking if it has none."""
+    found = next(iter(host.facts["address"]), "")
+    if not found or ":" in found:
+        raise EnvironmentLacking(
+            f"the host {host.destination} was reached at {found or 'no address'}; programs need an IPv4 address: "
+            "set 'AddressFamily inet' for it in ssh_config"
+        )
+    return str(found)
+
+
+def _at_once(calls: Iterable[Callable[[], T]]) -> list[T]:
+    """Make calls in threads of their own; return the results, or raise the first error."""
+    calls = list(calls)
+    with ThreadPoolExecutor(max(1, len(calls))) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+@contextlib.contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Turn what helpers refuse, or do not answer, into an error that says so."""
+    try:
+        yield
+    except (Unanswered, Refused) as error:
+        raise HostFailed(str(error)) from error
+
+
+def _dated(server: HostServer, origin_ns: int) -> Iterator[str]:
+    for at, line in list(server.lines):
+        yield f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n"

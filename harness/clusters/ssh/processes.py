@@ -1,0 +1,127 @@
+"""Pause, kill, start and probe the programs of hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from concurrent.futures import Future, wait
+from typing import Any
+
+from harness.clusters.abilities import State
+from harness.clusters.client_host import PREPARED, REVIVAL
+from harness.clusters.conversation import Refused, Unanswered
+from harness.clusters.host_clocks import HostClocks
+
+from .hosts import HostServer, RemoteClient
+
+
+class ProcessMethods(ABC):
+    """Mixin that implements :class:`harness.clusters.abilities.Processes` and ``ClientHangs``."""
+
+    _programs: dict[str, HostServer | RemoteClient]
+    _wall_clocks: HostClocks
+
+    def __init__(self) -> None:
+        super().__init__()
+        # A fault on an event strikes in one thread while another fault is healed in the next.
+        self._damaging = threading.RLock()
+        self._pauses: Counter[str] = Counter()
+        self._kills: Counter[str] = Counter()
+        self._wiped: set[str] = set()
+
+    @abstractmethod
+    def _prepare(self, client: RemoteClient) -> Future[Any]:
+        """Tell a client program to open its lock; return its answer."""
+
+    def _signal(self, host: str, op: str) -> None:
+        """Stop, resume or kill a program with the processes that it has started."""
+        target = self._programs[host]
+        if (group := target.group) is not None:
+            target.host.ask(op, group=group)
+
+    def pause(self, host: str) -> None:
+        with self._damaging:
+            self._pauses[host] += 1
+            if self._pauses[host] == 1:
+                self._signal(host, "stop")
+
+    def resume(self, host: str) -> None:
+        with self._damaging:
+            if self._pauses[host] == 1:
+                self._signal(host, "resume")
+            self._pauses[host] = max(0, self._pauses[host] - 1)
+
+    def kill(self, host: str, *, for_good: bool = False) -> None:
+        with self._damaging:
+            self._kills[host] += not for_good
+            target = self._programs[host]
+            target.expect_kill()
+            self._signal(host, "kill")
+            if isinstance(target, RemoteClient):
+                target.conversation.ended.wait(REVIVAL)
+
+    def start(self, host: str, *, wiped: bool) -> None:
+        with self._damaging:
+            self._kills[host] = max(0, self._kills[host] - 1)
+            if wiped:
+                self._wiped.add(host)
+            if self._kills[host] or self.incarnation(host) is not None:
+                return
+            self._revive(host, wiped=host in self._wiped)
+            self._wiped.discard(host)
+            if self._pauses[host]:
+                self._signal(host, "stop")
+
+    def _revive(self, host: str, *, wiped: bool) -> None:
+        """Start a host's program, and reapply its wall clock, since a new process begins with true time."""
+        target = self._programs[host]
+        if isinstance(target, HostServer):
+            target.start(wiped=wiped)
+            if self._wall_clocks.was_set(host):
+                threading.Thread(target=self._set_clock_again, args=(target,), daemon=True).start()
+            return
+        target.start()
+        prepared = self._prepare(target)
+        if self._wall_clocks.was_set(host) or self._pauses[host]:
+            wait([prepared], PREPARED)
+        if self._wall_clocks.was_set(host):
+            with contextlib.suppress(Unanswered, Refused):
+                self._wall_clocks.set_again(host)
+
+    def _set_clock_again(self, server: HostServer) -> None:
+        deadline = time.monotonic() + REVIVAL
+        while not server.answers() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._wall_clocks.set_again(server.name)
+
+    def state(self, host: str) -> State:
+        if self._programs[host].answers():
+            return "running"
+        return "paused" if self.incarnation(host) is not None else "dead"
+
+    def incarnation(self, host: str) -> int | None:
+        target = self._programs[host]
+        try:
+            group = target.group
+            return None if group is None else min(target.host.ask("members", group=group), default=None)
+        except Unanswered:
+            return None
+
+    def hang(self, host: str) -> None:
+        self._client(host).conversation.tell("hang")
+
+    def hung(self, host: str) -> bool:
+        return self._client(host).hung
+
+    def _client(self, name: str) -> RemoteClient:
+        client = self._programs[name]
+        assert isinstance(client, RemoteClient), name
+        return client
+
+    def _server(self, name: str) -> HostServer:
+        server = self._programs[name]
+        assert isinstance(server, HostServer), name
+        return server

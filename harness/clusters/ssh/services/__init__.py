@@ -1,0 +1,1 @@
+"""Servers that the harness starts on hosts, one module for each service."""
