@@ -57,7 +57,7 @@ class Machines:
         """Return what a run has left on a machine: processes, packet rules and folders."""
         look = (
             "ps -eo args= | grep -E 'redis-server|etcd |harness|lock-harness' | grep -v grep; "
-            "nft list ruleset 2>/dev/null; ls -d /var/tmp/lock-harness-* 2>/dev/null; true"
+            "nft list ruleset 2>/dev/null | grep lock_harness; ls -d /var/tmp/lock-harness-* 2>/dev/null; true"
         )
         return self.sh(name, look)
 
