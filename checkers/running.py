@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from harness.history import History
 
 from .base import NEED_TWO_CLIENTS, Checker, MissingField, Verdict, alone, doubt_of
+from .machine_clocks import Machine, certain, machines_of
 from .malformed import flaw
 from .overload import despite_waits, longest_wait_ns
 
@@ -17,15 +18,23 @@ def run_all(history: History, checkers: Iterable[Checker]) -> dict[str, Verdict]
     A checker that raises, or returns a malformed verdict, is unknown; its explanation says what is wrong. All are
     unknown if the run itself proves nothing (see :func:`harness.checkers.base.doubt_of`). If only one client reached a
     server, the valid ones among :data:`NEED_TWO_CLIENTS` are unknown. If the machine had too few processors, limits of
-    time are longer (:mod:`harness.checkers.overload`).
+    time are longer (:mod:`harness.checkers.overload`). If the clients ran on several machines, only violations count
+    that hold for every admissible clock (:mod:`harness.checkers.machine_clocks`).
     """
-    doubt, wait_ns = doubt_of(history), longest_wait_ns(history)
-    verdicts = {checker.name: _excused(history, wait_ns, checker) for checker in checkers}
+    doubt, wait_ns, machines = doubt_of(history), longest_wait_ns(history), machines_of(history)
+    verdicts = {checker.name: _certain(history, machines, wait_ns, checker) for checker in checkers}
     if doubt is not None:
         return {name: Verdict(None, doubt, (), verdict.stats) for name, verdict in verdicts.items()}
     if (why := alone(history)) is None:
         return verdicts
     return {name: _of_one_client(name, verdict, why) for name, verdict in verdicts.items()}
+
+
+def _certain(history: History, machines: Sequence[Machine], wait_ns: int, checker: Checker) -> Verdict:
+    verdict = _excused(history, wait_ns, checker)
+    if verdict.valid is not False or not any(machine.error_ns for machine in machines):
+        return verdict
+    return certain(history, machines, verdict, lambda shifted: _excused(shifted, wait_ns, checker))
 
 
 def _excused(history: History, wait_ns: int, checker: Checker) -> Verdict:

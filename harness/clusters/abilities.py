@@ -344,6 +344,16 @@ class Elections(Peers, Protocol):
         """Return the host that the servers' own protocol names as the leader now; ``None`` if there is none."""
 
 
+@dataclass(frozen=True, slots=True)
+class MachineClock:
+    """The monotonic clock of a machine: the ``clients`` whose times it gave, and the largest error (ns) of their times
+    in the history, after the conversion to the clock of the control side."""
+
+    machine: str
+    clients: tuple[str, ...]
+    error_ns: int
+
+
 @runtime_checkable
 class ProcessorWaits(Protocol):
     """Programs that share the processors of a real machine with others."""
@@ -357,8 +367,8 @@ class ProcessorWaits(Protocol):
 class ClockErrors(Protocol):
     """Clients on several machines, whose monotonic clocks were converted to the one of the control side."""
 
-    def clock_errors_ns(self) -> dict[str, int]:
-        """Return, for each client, the largest error (ns) of its times in the history up to now."""
+    def machine_clocks(self) -> Sequence[MachineClock]:
+        """Return the clocks of the clients' machines, with their errors up to now."""
 
 
 P = TypeVar("P")

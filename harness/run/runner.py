@@ -7,6 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final, Protocol
 
+import msgspec
+
 from harness.clusters.abilities import CLOCK_ERRORS, FREEZE, PROCESSOR_WAITS
 from harness.clusters.base import Cluster, names
 from harness.documents.lock import LockFacts
@@ -98,10 +100,10 @@ class Runner:
         return {} if found is None or not (waits := found.processor_waits()) else {"processor_waits": waits}
 
     def _clock_errors(self) -> dict[str, Any]:
-        """Return the errors of the clients' times up to now, where their clocks were converted."""
+        """Return the errors of the clients' times up to now, where their clocks were converted; see
+        :mod:`harness.checkers.machine_clocks`."""
         found = CLOCK_ERRORS.find(self._cluster)
-        errors = {} if found is None else found.clock_errors_ns()
-        return {"clock_error_ns": errors} if errors else {}
+        return {} if found is None else {"machine_clocks": msgspec.to_builtins(list(found.machine_clocks()))}
 
     def freeze(self) -> None:
         """Stop the nemesis, and freeze the whole cluster, which then outlives the run."""

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from harness.clusters import kinds
-from harness.clusters.abilities import CLOCKS, NETWORK, Needs
+from harness.clusters.abilities import CLOCKS, NETWORK, MachineClock, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThread, end_histories
 from harness.clusters.conversation import Refused, Unanswered
@@ -356,8 +356,8 @@ class SshCluster(LinkMethods, ProcessMethods):
             host.on_lost = lambda: None
         for clock in self._clocks.values():
             clock.end()
-        if errors := self.clock_errors_ns():
-            worst = in_seconds(max(errors.values()))
+        if clocks := self.machine_clocks():
+            worst = in_seconds(max(clock.error_ns for clock in clocks))
             measured = sum(clock.count for clock in self._clocks.values())
             self._about["clock"] = (
                 f"{len(self._machines)} hosts; their monotonic clocks were measured {measured} times, and times are "
@@ -388,13 +388,16 @@ class SshCluster(LinkMethods, ProcessMethods):
     def clock(self) -> tuple[int, int]:
         return time.monotonic_ns(), time.time_ns()
 
-    def clock_errors_ns(self) -> dict[str, int]:
+    def machine_clocks(self) -> list[MachineClock]:
         """See :class:`harness.clusters.abilities.ClockErrors`."""
-        return {
-            name: self._clocks[self._endpoints[name].machine].stated().error_ns
-            for name in self._names
-            if self._endpoints[name].machine in self._clocks
-        }
+        clients: dict[str, list[str]] = {}
+        for name in self._names:
+            clients.setdefault(self._endpoints[name].machine, []).append(name)
+        return [
+            MachineClock(machine, tuple(names), self._clocks[machine].stated().error_ns)
+            for machine, names in clients.items()
+            if machine in self._clocks
+        ]
 
     def logs(self, origin_ns: int) -> dict[str, str]:
         return {name: "".join(_dated(program, origin_ns)) for name, program in self._programs.items()
