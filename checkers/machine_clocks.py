@@ -84,8 +84,8 @@ def _doubted(verdict: Verdict, machines: Sequence[Machine]) -> Verdict:
     error = in_seconds(max(machine.error_ns for machine in machines))
     return Verdict(
         None,
-        f"as the clocks read: {verdict.explanation}; the clocks of the machines are known to within {error}, and within "
-        "that there need not be a violation",
+        f"as the clocks read: {verdict.explanation}; the clocks of the machines are known to within {error}, and "
+        "within that there need not be a violation",
         (),
         verdict.stats,
     )

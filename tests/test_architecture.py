@@ -34,6 +34,7 @@ BELOW_RUN = (
 )  # fmt: skip
 BELOW_STUDIES = (*BELOW_RUN, "harness.run", "harness.search", "harness.scenarios")
 DOCKER = "harness.clusters.docker"
+SSH = "harness.clusters.ssh"
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.errors": (),
     "harness.files": ("harness.errors",),
@@ -62,6 +63,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *BASIC, "harness.history.lock_keys", "harness.clusters", "harness.worker.lifetime",
     ),
     f"{DOCKER}.helper": ("harness.record.clocks",),
+    SSH: (*BASIC, "harness.history.lock_keys", "harness.history.recordings", "harness.clusters"),
+    f"{SSH}.helper": (f"{DOCKER}.helper",),
     "harness.faults": (*BASIC, "harness.plan", "harness.clusters"),
     "harness.environments": (*BASIC, "harness.lock_impls", "harness.worker.lifetime", f"{DOCKER}.images"),
     "harness.worker": (

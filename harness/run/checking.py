@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from harness.checkers.base import Verdict
 from harness.checkers.linearizability.check import Checked, ModelError
 from harness.checkers.linearizability.check import check as linearizable
@@ -19,6 +21,9 @@ from harness.errors import UsageError, unknown_name
 from harness.history import SECOND, History, HistoryError
 from harness.history.calls import Calls, Keyed
 from harness.history.files import calls_of, read_calls
+from harness.history.merging import merged, widened
+from harness.history.recordings import ClockOffset
+from harness.wording import in_seconds
 
 from .recorded import Recordings, check_recordings, read_recordings
 from .store import HISTORY
@@ -126,6 +131,8 @@ def check(
     if progress:
         progress(1.0, "checking")
     checked = checked_calls(calls)
+    if checked.verdict.valid is False and calls.settings.get("machine_clocks"):
+        checked = _certain(checked, calls, given, checked_calls)
     verdict = _doubted(checked.verdict) if not calls.complete and checked.verdict.valid else checked.verdict
     ours = not file or ".jsonl" in Path(file).suffixes
     if verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
@@ -133,6 +140,28 @@ def check(
     pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
     checked = replace(checked, verdict=verdict, pictures=pictures)
     return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
+
+
+def _certain(checked: Checked, calls: Calls, given: History | Path, check_calls: Callable[[Calls], Checked]) -> Checked:
+    """Return the result for a run on several machines: unknown if the errors of their clocks may explain the violation.
+
+    As for recordings, the calls of each machine are widened by the error of its clock."""
+    from harness.checkers.machine_clocks import machines_of  # imported here: few histories have several clocks
+
+    machines = machines_of(given if isinstance(given, History) else History.salvage(given)[0])
+    client = np.array(calls.clients, dtype=object)[calls.client]
+    parts = [
+        widened(calls.pick(np.isin(client, list(machine.clients))), ClockOffset(0, machine.error_ns))
+        for machine in machines
+    ]
+    if check_calls(merged(parts)).verdict.valid is False:
+        return checked
+    error = in_seconds(max(machine.error_ns for machine in machines))
+    explanation = (
+        f"as the clocks read: {checked.verdict.explanation}; the clocks of the machines are known to within {error}, "
+        "and within that there need not be a violation"
+    )
+    return replace(checked, verdict=Verdict(None, explanation, (), checked.verdict.stats))
 
 
 def _calls_of_key(calls: Calls, key: str) -> Calls:

@@ -8,6 +8,7 @@ from harness.checkers.catalogue import chosen
 from harness.checkers.machine_clocks import machines_of
 from harness.checkers.running import run_all
 from harness.history import History, Op
+from harness.run.checking import check
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -113,3 +114,11 @@ def test_many_machines_are_tried_one_against_all_others() -> None:
     many = [{"machine": f"h{i}", "clients": [f"c{i}"], "error_ns": 6 * MS} for i in range(7)]
     assert verdict(overlap_of(10).history(many)).valid is None
     assert verdict(overlap_of(13).history(many)).valid is False
+
+
+def test_a_check_against_a_model_widens_calls_by_the_errors_of_the_clocks() -> None:
+    assert check(overlap_of(10).history([]), "owner-mutex").verdict.valid is False
+    assert check(overlap_of(14).history(clocks(4.9)), "owner-mutex").verdict.valid is False
+    found = check(overlap_of(10).history(clocks(8)), "owner-mutex").verdict
+    assert found.valid is None
+    assert "the clocks of the machines are known to within 0.008" in found.explanation

@@ -13,8 +13,7 @@ from typing import Any
 from harness.clusters.abilities import State
 from harness.clusters.client_host import ANSWER, REVIVAL, ClientHost, Entries
 from harness.clusters.conversation import Refused, Unanswered
-
-from .programs import LocalProgram, await_stop, send_signal
+from harness.clusters.programs import LocalProgram, await_stop, send_signal
 
 
 class LocalClient(ClientHost):

@@ -25,13 +25,13 @@ from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThr
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.gate import NetworkGate
 from harness.clusters.key_watch import KeyWatch
+from harness.clusters.programs import LocalProgram, own_program
 from harness.errors import EnvironmentLacking, UsageError
 from harness.history.lock_keys import KeyState, OnKeyChange
 
 from .adapter import PREFIX, OwnServer, ServerAddress, parse_server, server_class
 from .clients import LocalClient, ProcessMethods
 from .links import LinkMethods, ProxyClient
-from .programs import LocalProgram, own_program
 
 RESOURCE: Final = "resource"
 CLOCK: Final = "one monotonic clock: all processes run on this machine"

@@ -14,9 +14,8 @@ import msgspec
 from harness.clusters.abilities import Links, LinkShape, MessageTrap
 from harness.clusters.client_host import ANSWER
 from harness.clusters.conversation import Conversation, Refused, Unanswered
+from harness.clusters.programs import LocalProgram, own_program
 from harness.errors import UNKNOWN, HarnessError
-
-from .programs import LocalProgram, own_program
 
 LOOPBACK: Final = "127.0.0.1"
 Address = tuple[str, int]

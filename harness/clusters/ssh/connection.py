@@ -25,7 +25,7 @@ from typing import Any, Final
 import harness.clusters.docker.helper
 import harness.clusters.ssh.helper
 from harness.clusters.conversation import Conversation, Refused, Unanswered
-from harness.clusters.servers.programs import LocalProgram
+from harness.clusters.programs import LocalProgram
 from harness.errors import EnvironmentLacking
 
 CONNECT_S: Final = 10
