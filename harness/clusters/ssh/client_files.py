@@ -29,7 +29,7 @@ LARGEST: Final = 50_000_000
 CHECK: Final = (
     "import sys; from harness.worker import client_agent, client_program; client_program.find_lock(sys.argv[1])"
 )
-UNPACK_S: Final = 60.0
+UNPACK_S: Final = 120.0
 _LEFT_OUT: Final = ("__pycache__", "node_modules")
 _PLACE: Final = "client"
 Report = Callable[[str], None]

@@ -32,8 +32,10 @@ CONNECT_S: Final = 10
 """Time limit of the connection, seconds."""
 READY_S: Final = 30.0
 """Seconds within which the helper answers."""
-ANSWER_S: Final = 15.0
+ANSWER_S: Final = 30.0
 """Time limit of an answer of the helper, seconds."""
+BEAT_S: Final = 3.0
+"""Time between two signs of life for the helper, which ends without them (``SILENCE_S`` there)."""
 COPY_S: Final = 120.0
 PYTHON: Final = (3, 11)
 """The oldest Python of a host."""
@@ -84,10 +86,11 @@ class HostConnection:
         self._socket = str(folder / f"m{number}")
         self._listeners: dict[str, Callable[[dict[str, Any]], None]] = {}
         self._ready = threading.Event()
-        self._closed = False
+        self._over = threading.Event()
         self._names = count(1)
         self.on_lost: Callable[[], None] = lambda: None
         self._conversation = Conversation(self._begin, self._on_event)
+        threading.Thread(target=self._beat, name="beat", daemon=True).start()
         try:
             self.facts: dict[str, Any] = self._await_helper()
         except BaseException:
@@ -116,13 +119,18 @@ class HostConnection:
         found: dict[str, Any] = self.ask("facts")
         return found
 
+    def _beat(self) -> None:
+        while not self._over.wait(BEAT_S):
+            with contextlib.suppress(Unanswered):
+                self.tell("beat")
+
     def _on_event(self, event: dict[str, Any]) -> None:
         if event.get("ready") or ("ended" in event and "program" not in event):
             self._ready.set()
         if "program" in event:
             if (listener := self._listeners.get(event["program"])) is not None:
                 listener(event)
-        elif "ended" in event and not self._closed:
+        elif "ended" in event and not self._over.is_set():
             self.on_lost()
 
     def said(self) -> list[str]:
@@ -193,7 +201,7 @@ class HostConnection:
 
     def close(self) -> None:
         """End the helper, which undoes everything, and the connection."""
-        self._closed = True
+        self._over.set()
         self._program.close(ANSWER_S)
 
 

@@ -1,7 +1,7 @@
 """Requests to the helper program of a host, and the life of the program; requests are those of the helper container's
 protocol (:mod:`harness.clusters.docker.helper.server`).
 
-``send`` is executed in the order of requests; all others have a thread each. Events have no id: lines of programs, and
+Requests that take no time are executed in their order; all others have a thread each. Events have no id: lines of programs, and
 their ends.
 """
 
@@ -26,8 +26,9 @@ from harness.clusters.docker.helper.server import Arguments, OperationError, Req
 from . import abilities, links, processes
 
 SILENCE_S: Final = 30.0
-"""Seconds without a request after which the control side counts as lost. It sends one several times a second."""
-IN_ORDER: Final = ("send", "end_input")
+"""Seconds without a request after which the control side counts as lost. It sends one every few seconds."""
+IN_ORDER: Final = ("send", "end_input", "time", "beat")
+"""Requests that take no time. Those about the clock must not wait for a thread."""
 
 
 class HostOperations:
@@ -40,6 +41,7 @@ class HostOperations:
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
             "facts": lambda _: {**abilities.facts(), "folder": str(folder), "pid": os.getpid()},
             "lacking": lambda given: abilities.lacking(self._rules, given.text("script"), _gid(given)),
+            "beat": lambda _: None,
             "time": lambda _: [time.monotonic_ns(), time.time_ns()],
             "free_ports": lambda given: links.free_ports(given.whole("first"), given.whole("count")),
             "start": self._start,
