@@ -146,7 +146,7 @@ class SshCluster(LinkMethods, ProcessMethods):
         self._report("connecting to hosts")
         folder = Path(tempfile.mkdtemp(prefix="lh-"))
         self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
-        names = list(dict.fromkeys([*self._settings.servers, *self._settings.clients]))
+        names = list(dict.fromkeys([*self._settings.servers, *self._machines_of_clients]))
         connect = [
             partial(self._open, name, folder, number, self._settings.config) for number, name in enumerate(names)
         ]
@@ -155,8 +155,13 @@ class SshCluster(LinkMethods, ProcessMethods):
             _at_once([partial(self._set_up, host) for host in self._machines.values()])
             self._place()
             self._refuse_lacking(needs)
-            _at_once([partial(self._copy_client, name) for name in dict.fromkeys(self._settings.clients)])
+            _at_once([partial(self._copy_client, name) for name in self._machines_of_clients])
         self._report("")
+
+    @property
+    def _machines_of_clients(self) -> list[str]:
+        """The machines that get a client; the first one has the resource too."""
+        return list(self._settings.clients[: max(1, len(self._names))])
 
     def _open(self, name: str, folder: Path, number: int, config: str) -> None:
         host = HostConnection(name, folder, number, config)

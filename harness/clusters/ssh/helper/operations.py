@@ -1,8 +1,8 @@
 """Requests to the helper program of a host, and the life of the program; requests are those of the helper container's
 protocol (:mod:`harness.clusters.docker.helper.server`).
 
-Requests that take no time are executed in their order; all others have a thread each. Events have no id: lines of programs, and
-their ends.
+Requests that take no time are executed in their order; all others have a thread each. Events have no id: lines of
+programs, and their ends.
 """
 
 from __future__ import annotations
