@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,7 +86,7 @@ def ssh_processes() -> set[int]:
 def test_a_harness_that_ends_leaves_nothing_on_the_machines(
     hosts: Machines, tmp_path: Path, number: signal.Signals
 ) -> None:
-    before = ssh_processes()
+    before, folders = ssh_processes(), set(Path(tempfile.gettempdir()).glob("lh-*"))
     with faulted_run(hosts, tmp_path) as harness:
         found = [hosts.remains(name) for name in hosts.names]
         assert all("redis-server" in one and "/var/tmp/lock-harness-" in one for one in found)
@@ -100,6 +101,7 @@ def test_a_harness_that_ends_leaves_nothing_on_the_machines(
     while ssh_processes() - before:
         assert time.monotonic() < deadline
         time.sleep(0.2)
+    assert set(Path(tempfile.gettempdir()).glob("lh-*")) <= folders
 
 
 def test_a_helper_that_is_killed_leaves_nothing_either(hosts: Machines, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ class SshCluster(LinkMethods, ProcessMethods):
     def _connect(self, needs: Needs) -> None:
         """Connect to all hosts, find out what each can do, and refuse the run if that is not enough."""
         self._report("connecting to hosts")
-        folder = Path(tempfile.mkdtemp(prefix="lh-"))
+        folder = self._sockets = Path(tempfile.mkdtemp(prefix="lh-"))
         self._closing.callback(shutil.rmtree, folder, ignore_errors=True)
         names = list(dict.fromkeys([*self._settings.servers, *self._machines_of_clients]))
         connect = [
@@ -272,6 +272,8 @@ class SshCluster(LinkMethods, ProcessMethods):
         self._start_resource()
         self._start_clients()
         self._watch_keys()
+        # Nothing is copied or forwarded any more, and a killed harness could not remove the control sockets.
+        shutil.rmtree(self._sockets, ignore_errors=True)
         self._report("")
 
     def _lost(self, name: str) -> None:
