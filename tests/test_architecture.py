@@ -63,7 +63,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *BASIC, "harness.history.lock_keys", "harness.clusters", "harness.worker.lifetime",
     ),
     f"{DOCKER}.helper": ("harness.record.clocks",),
-    SSH: (*BASIC, "harness.history.lock_keys", "harness.history.recordings", "harness.clusters"),
+    SSH: (
+        *BASIC, "harness.history.lock_keys", "harness.history.recordings", "harness.clusters", "harness.record.clocks",
+    ),
     f"{SSH}.helper": (f"{DOCKER}.helper",),
     "harness.faults": (*BASIC, "harness.plan", "harness.clusters"),
     "harness.environments": (*BASIC, "harness.lock_impls", "harness.worker.lifetime", f"{DOCKER}.images"),

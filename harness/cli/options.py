@@ -39,13 +39,6 @@ LockArgument = Annotated[
         help="A name from 'harness list locks', or package.module:Class.", autocompletion=completion.complete_locks
     ),
 ]
-ClusterOption = Annotated[
-    str,
-    typer.Option(
-        help="sim, docker, or auto: docker where an engine answers.",
-        autocompletion=completion.complete_words("auto", "docker", "sim"),
-    ),
-]
 WorkloadOption = Annotated[
     str,
     typer.Option(help="What clients do; see 'harness list workloads'.", autocompletion=completion.complete_workloads),

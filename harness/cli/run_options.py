@@ -93,9 +93,7 @@ ClientHosts = Annotated[
 ClientPython = Annotated[
     str, typer.Option(metavar="PATH", help="Python on the clients' machines that has the libraries.")
 ]
-HostSetup = Annotated[
-    str, typer.Option(metavar="COMMAND", help="Shell command that is run on each machine first.")
-]
+HostSetup = Annotated[str, typer.Option(metavar="COMMAND", help="Shell command that is run on each machine first.")]
 SshConfig = Annotated[
     str, typer.Option(metavar="FILE", help="With --cluster ssh: an ssh_config file; default: your own.")
 ]

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import harness.clusters.docker.helper
 import harness.clusters.ssh.helper
+import harness.record.clocks
 from harness.clusters.conversation import Conversation, Refused, Unanswered
 from harness.clusters.programs import LocalProgram
 from harness.errors import EnvironmentLacking
@@ -39,7 +40,8 @@ BEAT_S: Final = 3.0
 COPY_S: Final = 120.0
 PYTHON: Final = (3, 11)
 """The oldest Python of a host."""
-_PACKAGES: Final = (harness.clusters.docker.helper, harness.clusters.ssh.helper)
+_SENT: Final = (harness.clusters.docker.helper, harness.clusters.ssh.helper, harness.record.clocks)
+"""Packages, and a module, that the helper consists of."""
 _BOOT: Final = (
     "import sys,base64,tempfile,pathlib\n"
     f"sys.version_info>=({PYTHON[0]},{PYTHON[1]}) or sys.exit('Python '+sys.version.split()[0]+' is too old')\n"
@@ -61,12 +63,12 @@ def helper_archive() -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         parents: set[str] = set()
-        for package in _PACKAGES:
-            folder = Path(str(package.__file__)).parent
-            place = package.__name__.replace(".", "/")
-            for path in sorted(folder.glob("*.py")):
-                archive.writestr(f"{place}/{path.name}", path.read_bytes())
-            names = package.__name__.split(".")
+        for module in _SENT:
+            path, names = Path(str(module.__file__)), module.__name__.split(".")
+            parts = sorted(path.parent.glob("*.py")) if path.name == "__init__.py" else [path]
+            place = "/".join(names if len(parts) > 1 else names[:-1])
+            for part in parts:
+                archive.writestr(f"{place}/{part.name}", part.read_bytes())
             parents.update("/".join(names[:depth]) for depth in range(1, len(names)))
         for parent in sorted(parents):
             archive.writestr(f"{parent}/__init__.py", "")
