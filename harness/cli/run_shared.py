@@ -41,11 +41,11 @@ def refuse_unknown_cluster(cluster: str) -> None:
 
 def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
     """Return the plan completed for ``cluster`` (sim, docker or auto), and why ``auto`` chose that cluster."""
-    if plan.hosts and cluster == SSH:
-        pass
-    elif not (plan.servers and cluster == SERVERS):
+    if not (plan.servers and cluster == SERVERS) and not (plan.hosts and cluster == SSH):
         refuse_unknown_cluster(cluster)
-        plan = msgspec.structs.replace(plan, servers=())
+        plan = msgspec.structs.replace(
+            plan, servers=(), hosts=(), client_hosts=(), client_python="", host_setup="", ssh_config=""
+        )
     if cluster == AUTO:
         return choose(plan)
     plan = msgspec.structs.replace(plan, cluster=cluster)

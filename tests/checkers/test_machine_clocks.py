@@ -18,7 +18,7 @@ class Script:
     """A history of two clients that take a lock in turn, in ms."""
 
     def __init__(self) -> None:
-        self.entries: list[tuple[int, int, str, str, Any, str | None]] = []
+        self.entries: list[tuple[int, int, Any, str, Any, str | None]] = []
 
     def call(self, client: int, f: str, begun_ms: float, done_ms: float, value: Any = None) -> None:
         node = f"c{client}"
@@ -34,7 +34,10 @@ class Script:
     def history(self, clocks: list[dict[str, Any]], *, stopped: bool = True) -> History:
         start = {"clients": ["c0", "c1"], "servers": ["n1"], "ttl": 2.0, "hold": 0.1, "discipline": "trusting"}
         stated = {"machine_clocks": clocks} if clocks else {}
-        entries = [(0, -1, "info", "start", {**start, **stated}, None), *sorted(self.entries, key=lambda one: one[0])]
+        entries: list[Any] = [
+            (0, -1, "info", "start", {**start, **stated}, None),
+            *sorted(self.entries, key=lambda one: one[0]),
+        ]
         if stopped:
             entries.append((entries[-1][0] + MS, -1, "info", "stop", {"reason": "time limit", **stated}, None))
         return History(
@@ -48,7 +51,7 @@ class Script:
                 key=None if process < 0 else "k0",
                 value=value,
                 node=node,
-            )  # type: ignore[arg-type]
+            )
             for index, (time, process, type_, f, value, node) in enumerate(entries)
         )
 

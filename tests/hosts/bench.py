@@ -31,6 +31,8 @@ class Bench:
         self.recorder = Recorder(None, cluster.clock)
         self._engine = FaultEngine(cluster, self.recorder, TTL)
         self._count = 0
+        self.patience_s = PATIENCE_S
+        """Seconds within which a fault must be healed."""
 
     @contextmanager
     def fault(self, name: str, **params: Any) -> Iterator[FaultRecord]:
@@ -42,7 +44,7 @@ class Bench:
         self._engine.observe(strike)
         yield self.record()
         self._engine.undo(strike)
-        self._engine.confirm_heal(strike, PATIENCE_S)
+        self._engine.confirm_heal(strike, self.patience_s)
 
     def record(self) -> FaultRecord:
         """Return the last fault as it is recorded now."""

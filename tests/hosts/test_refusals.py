@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from harness.cli.main import main
+from harness.cli.run_shared import complete_for
 from harness.clusters.ssh.links import Endpoint, rules_of, table_script
-from harness.errors import EnvironmentLacking, HarnessError, UsageError
+from harness.errors import USAGE, EnvironmentLacking, HarnessError, UsageError
 from harness.plan import FaultSpec, Plan, refuse_untrusted
 from harness.run.completion import complete
 from harness.run.opening import open_hosts
@@ -63,6 +65,28 @@ def test_a_stored_plan_reaches_no_machine_unless_the_user_allows_it() -> None:
     with pytest.raises(UsageError, match="SSH host db1, Python /py, setup command make, ssh_config cfg"):
         refuse_untrusted(plan, "plan.toml", ())
     refuse_untrusted(plan, "plan.toml", ("db1", "make", "/py", "cfg"))
+
+
+def test_a_plan_for_hosts_can_be_run_on_the_simulator_instead() -> None:
+    plan, _ = complete_for(on_hosts("redis-token", host_setup="make"), "sim")
+    assert (plan.cluster, plan.hosts, plan.host_setup, plan.nodes) == ("sim", (), "", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--cluster", "ssh"], "--cluster ssh and --hosts NAMES go together"),
+        (["--hosts", "h1"], "--cluster ssh and --hosts NAMES go together"),
+        (["--client-python", "/py"], "--client-python goes with --cluster ssh"),
+        (["--cluster", "ssh", "--hosts", "h1", "--versions", "redis==5.2.1"], "not with --servers or --hosts"),
+        (["--cluster", "ssh", "--hosts", "h1", "--nemesis", "disk-stall"], "nemesis 'disk-stall' needs disk"),
+    ],
+)
+def test_wrong_options_are_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "redis-token", *words])
+    assert ended.value.code == USAGE
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_rules_drop_packets_where_the_program_of_the_connection_is_known() -> None:

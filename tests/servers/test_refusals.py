@@ -78,5 +78,5 @@ def test_servers_go_with_their_cluster() -> None:
 
 
 def test_a_lock_of_another_language_is_refused() -> None:
-    with pytest.raises(UsageError, match="is a lock for Java and does not run on this machine"):
+    with pytest.raises(UsageError, match="is a lock for Java and runs in containers only"):
         complete(servers_plan(lock="redisson-lock"))

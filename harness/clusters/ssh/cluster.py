@@ -246,7 +246,7 @@ class SshCluster(LinkMethods, ProcessMethods):
         try:
             with _plain_errors():
                 self._start()
-            main()
+                main()
         finally:
             self._report("stopping programs")
             self._closing.callback(self._end_histories)

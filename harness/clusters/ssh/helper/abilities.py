@@ -51,12 +51,13 @@ def _clock(gid: int | None) -> str:
     with subprocess.Popen(
         [sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, group=gid
     ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
+        asks, answers = child.stdin, child.stdout
+        assert asks is not None
+        assert answers is not None
 
         def clock() -> int:
-            print(file=child.stdin, flush=True)
-            return int(child.stdout.readline() or 0)
+            print(file=asks, flush=True)
+            return int(answers.readline() or 0)
 
         try:
             before = clock()
