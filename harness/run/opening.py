@@ -114,7 +114,8 @@ def open_hosts(plan: Plan, report: Callable[[str], None] = _no_report) -> SshClu
     """Open the cluster of a completed plan on the user's machines. Raises EnvironmentLacking if one of them is not
     reached, or cannot do what the plan needs."""
     from harness.clusters.ssh.client_files import ClientFiles
-    from harness.clusters.ssh.cluster import ClientSetup, HostSettings, SshCluster
+    from harness.clusters.ssh.cluster import SshCluster
+    from harness.clusters.ssh.preparation import ClientSetup, HostSettings
 
     from .client_contents import client_contents
 
