@@ -161,7 +161,9 @@ class StorePages:
         try:
             text = self.trends.render(request.query_params)
         except HarnessError as error:
-            return pages.answer("no_trends.html", here="trends", why=str(error), fill=self._command("harness nightly"))
+            return pages.answer(
+                "no_trends.html", here="trends", title="Trends", why=str(error), fill=self._command("harness nightly")
+            )
         return pages.embedded_page(text)
 
     def all_statuses(self, request: Request) -> Response:
@@ -171,7 +173,8 @@ class StorePages:
         except BadQuery as error:
             return pages.problem(400, f"{error}.")
         except HarnessError as error:
-            return pages.answer("no_trends.html", here="status", why=str(error), fill=self._command("harness nightly"))
+            fill = self._command("harness nightly")
+            return pages.answer("no_trends.html", here="status", title="Status", why=str(error), fill=fill)
         return pages.answer("status.html", here="status", **values)
 
     def compare(self, request: Request) -> Response:
