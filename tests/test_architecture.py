@@ -77,7 +77,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *BASIC, "harness.documents", "harness.sim", "harness.clusters", "harness.faults", "harness.worker.lifetime",
     ),
     "harness.record": (),
-    "harness.run": BELOW_RUN,
+    "harness.trace": (
+        *BASIC, "harness.documents", "harness.history", "harness.checkers.base", "harness.sim", "harness.clusters",
+        "harness.fidelity",
+    ),
+    "harness.run": (*BELOW_RUN, "harness.trace"),
     "harness.search": (*BELOW_RUN, "harness.run"),
     "harness.studies": (*BELOW_STUDIES, "harness.fidelity"),
     "harness.conformance": (*BELOW_RUN, "harness.run"),

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from harness import plan as plans
+from harness.documents.messages import TraceMode
 from harness.errors import UsageError
 from harness.plan import Plan
 
@@ -90,6 +91,7 @@ def run_command(
     stop_on_violation: run_options.StopOnViolation = False,
     hold_on_violation: run_options.HoldOnViolation = False,
     record_wire: run_options.RecordWire = False,
+    trace: run_options.Trace = "violations",
     out: OutOption = STORE,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -121,10 +123,13 @@ def run_command(
     plan = msgspec.structs.replace(plan, faults=tuple(faults_named(nemesis, plan.ttl)), image=image)
     plan, reason = _completed(plan, cluster, shorten=bool(own or machines) and time_limit is None)
     _refuse_contradictions(plan, runs, versions, record_wire=record_wire)
+    kept = run_options.trace_mode(trace, plan)
     if versions:
         raise typer.Exit(_compare_releases(nemesis, plan, runs, versions, out, json=json, quiet=quiet))
     raise typer.Exit(
-        _run_and_print(plan, runs, out, reason, json=json, quiet=quiet, record_wire=record_wire, remote_servers=yes)
+        _run_and_print(
+            plan, runs, out, reason, json=json, quiet=quiet, record_wire=record_wire, trace=kept, remote_servers=yes
+        )
     )
 
 
@@ -168,6 +173,7 @@ def _run_and_print(
     json: bool,
     quiet: bool,
     record_wire: bool,
+    trace: TraceMode,
     remote_servers: bool,
 ) -> int:
     """Run a completed plan once or with several seeds, and return the exit status."""
@@ -177,11 +183,11 @@ def _run_and_print(
     command = shlex.join(["harness", *sys.argv[1:]])
     if runs > 1:
         return run_seeds_and_print(
-            plan, runs, out, command, reason, json=json, quiet=quiet, remote_servers=remote_servers
+            plan, runs, out, command, reason, json=json, quiet=quiet, trace=trace, remote_servers=remote_servers
         )
     result = run_and_print(
         plan, out, command, reason, json=False, quiet=quiet or json, silent=json, record_wire=record_wire,
-        remote_servers=remote_servers,
+        trace=trace, remote_servers=remote_servers,
     )  # fmt: skip
     annotate_result(result)
     if json:

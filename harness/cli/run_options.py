@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import typer
 
 from harness import plan as plans
+from harness.documents.messages import TraceMode
+from harness.errors import UsageError
+from harness.plan import Plan
 
 from . import completion
 
@@ -97,3 +100,21 @@ HostSetup = Annotated[str, typer.Option(metavar="COMMAND", help="Shell command t
 SshConfig = Annotated[
     str, typer.Option(metavar="FILE", help="With --cluster ssh: an ssh_config file; default: your own.")
 ]
+Trace = Annotated[
+    str,
+    typer.Option(
+        metavar="on|off|violations",
+        help="Which decoded messages between clients and servers are stored: all, none, or in the simulator those "
+        "around violations (of a short run all).",
+    ),
+]
+
+
+def trace_mode(text: str, plan: Plan) -> TraceMode:
+    """Return the value of ``--trace``; UsageError if there is no such value, or if the cluster cannot be traced."""
+    found: TraceMode | None = next((mode for mode in get_args(TraceMode) if mode == text), None)
+    if found is None:
+        raise UsageError(f"--trace: expected on, off or violations, got {text!r}")
+    if found == "on" and plan.cluster not in ("sim", "docker"):
+        raise UsageError("--trace on needs --cluster sim or docker: it cannot see what servers of yours receive")
+    return found

@@ -14,6 +14,7 @@ from rich.console import Console
 from harness.checkers.base import badness
 from harness.documents import RunsDocument, SeedRun
 from harness.documents import runs as runs_schema
+from harness.documents.messages import TraceMode
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.plan import BACKENDS, SERVERS, SSH, Plan
 from harness.run.completion import choose, complete
@@ -63,6 +64,7 @@ def run_and_print(
     quiet: bool,
     silent: bool = False,
     record_wire: bool = False,
+    trace: TraceMode = "violations",
     remote_servers: bool = False,
 ) -> Result:
     """Run a completed plan, store it with its report, and print its verdict.
@@ -82,6 +84,7 @@ def run_and_print(
             reason=reason,
             progress=progress,
             record_wire=record_wire,
+            trace=trace,
             remote_servers=remote_servers,
         )
         progress(1.0, "writing: the report")
@@ -103,6 +106,7 @@ def run_seeds_and_print(
     *,
     json: bool,
     quiet: bool = False,
+    trace: TraceMode = "violations",
     remote_servers: bool = False,
 ) -> int:
     """Run a completed plan with consecutive seeds, print a table of the verdicts, and return the exit status.
@@ -119,13 +123,14 @@ def run_seeds_and_print(
             seeded = msgspec.structs.replace(plan, seed=plan.seed + number)
             within = _run_progress(progress, number, runs, tally(outcomes))
             result = run(
-                seeded, store=store, command=command, reason=reason, progress=within, remote_servers=remote_servers
-            )
+                seeded, store=store, command=command, reason=reason, progress=within, trace=trace,
+                remote_servers=remote_servers,
+            )  # fmt: skip
             if result.interrupted:
                 break
             if result.valid is not True:
                 within(1.0, "writing: the report")
-                result = with_report(result, out, command, reason)
+                result = with_report(result, out, command, reason, trace=trace)
                 annotate_result(result)
             outcomes.append(SeedResult.of(result))
             if json:

@@ -13,6 +13,7 @@ from .comparison import ComparisonDocument, load_comparison
 from .exhaustive import ExhaustiveDocument
 from .fidelity import FidelityDocument, load_fidelity
 from .hunt import HuntDocument, load_hunt
+from .messages import MessageTrace, load_messages
 from .nightly import NightlyDocument, load_nightly
 from .reading import DocumentError, convert, decode, indented, plain, present
 from .run import RunDocument, load_run
@@ -32,6 +33,7 @@ __all__ = [
     "ExhaustiveDocument",
     "FidelityDocument",
     "HuntDocument",
+    "MessageTrace",
     "NightlyDocument",
     "RunDocument",
     "RunsDocument",
@@ -47,6 +49,7 @@ __all__ = [
     "load_comparison",
     "load_fidelity",
     "load_hunt",
+    "load_messages",
     "load_nightly",
     "load_run",
     "load_sweep",

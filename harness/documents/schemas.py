@@ -24,6 +24,7 @@ from . import (
     ExhaustiveDocument,
     FidelityDocument,
     HuntDocument,
+    MessageTrace,
     NightlyDocument,
     RunDocument,
     RunsDocument,
@@ -49,6 +50,7 @@ DOCUMENTS: Final[dict[str, type[msgspec.Struct]]] = {
     "check": CheckDocument,
     "fidelity": FidelityDocument,
     "trace": TraceDocument,
+    "messages": MessageTrace,
 }
 """The documents by the names of their files, or of the command that prints them."""
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"

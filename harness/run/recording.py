@@ -15,6 +15,7 @@ from harness.clusters.abilities import LOCK_KEYS, WIRE
 from harness.clusters.base import Cluster
 from harness.clusters.kinds import KINDS
 from harness.documents.lock import LockFacts
+from harness.documents.messages import TraceMode
 from harness.errors import HarnessError
 from harness.files import write_file
 from harness.history import History, HistoryWriter
@@ -35,7 +36,8 @@ FORCED_EXIT_INTERRUPTS: Final = 3
 @dataclass(frozen=True, slots=True)
 class RunStart:
     """What a run begins with. ``plan`` is completed. ``folder`` is made under ``store``, if there is one. With
-    ``record_wire`` it gets what the servers receive and send, where the cluster can record that."""
+    ``record_wire`` it gets what the servers receive and send, where the cluster can record that. ``trace`` says which
+    messages are kept decoded."""
 
     plan: Plan
     lock: LockFacts
@@ -43,6 +45,7 @@ class RunStart:
     started: datetime
     progress: ProgressReporter | None
     record_wire: bool = False
+    trace: TraceMode = "violations"
 
     def make_folder(self) -> Path | None:
         """Make the folder of the run with its plan, if it is stored."""
@@ -59,12 +62,18 @@ class RunStart:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recorded run: its history, in the order of time, and facts about its cluster and libraries."""
+    """A recorded run: its history, in the order of time, and facts about its cluster and libraries.
+
+    ``messages`` are the batches of :class:`harness.sim.message_log.MessageLog`. ``wire`` are recordings of servers by
+    host (see :func:`harness.clusters.wire.unpack`), and ``addresses`` the clients by their addresses there."""
 
     history: History
     folder: Path | None
     cluster: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+    messages: list[bytes] | None = None
+    wire: dict[str, bytes] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
 
 
 def simulate(start: RunStart, interpreter: str) -> Recording:
@@ -73,10 +82,11 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
     The changes of keys are recorded whether or not the run is stored, since its verdict must be the same."""
     folder = start.make_folder()
     collected = KeyCollector()
+    messages: list[bytes] | None = None if folder is None or start.trace == "off" else []
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     with contextlib.ExitStack() as stack:
         keys = collected if folder is None else stack.enter_context(KeyWriter(folder / KEYS))
-        run = SupervisedRun(start.plan, start.lock, Destination(writer, keys, start.progress))
+        run = SupervisedRun(start.plan, start.lock, Destination(writer, keys, start.progress, messages=messages))
         with _history_named(folder):
             try:
                 versions = run.run(interpreter=interpreter, packages=KINDS.find(start.plan.kind).packages)
@@ -90,7 +100,7 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
         attach_stored_keys(history, folder / KEYS)
     else:
         attach_keys(history, collected.states)
-    return Recording(history, folder, versions=versions)
+    return Recording(history, folder, versions=versions, messages=messages)
 
 
 def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable[[str], None]], Cluster]) -> Recording:
@@ -116,7 +126,7 @@ def record_on_hosts(start: RunStart) -> Recording:
 def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[], dict[str, str]]) -> Recording:
     """Run a plan on a cluster. ``versions`` returns those of the clients' libraries after the run."""
     folder = start.make_folder()
-    recorder = WIRE.find(cluster) if start.record_wire and folder is not None else None
+    recorder = WIRE.find(cluster) if (start.record_wire or start.trace == "on") and folder is not None else None
     if recorder is not None:
         recorder.record_wire()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
@@ -137,11 +147,14 @@ def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[
                 with contextlib.suppress(HarnessError):
                     write_logs(folder, cluster.logs(runner.recorder.history.origin))
             raise
-    if recorder is not None and folder is not None:
-        write_wire(folder, recorder.wire())
+    wire = {} if recorder is None else recorder.wire()
+    if start.record_wire and folder is not None:
+        write_wire(folder, wire)
+    addresses = {host.address: host.name for host in cluster.hosts if host.role == "client"}
     recorded = runner.recorder.history
     logs = {} if folder is None else cluster.logs(recorded.origin)
-    return Recording(_stored(recorded, folder, logs), folder, dict(cluster.about()), versions())
+    history = _stored(recorded, folder, logs)
+    return Recording(history, folder, dict(cluster.about()), versions(), wire=wire, addresses=addresses)
 
 
 @contextlib.contextmanager

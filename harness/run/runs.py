@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.checkers import catalogue as checker_catalogue
 from harness.checkers.running import run_all
 from harness.clusters.base import Cluster
+from harness.documents.messages import TraceMode
 from harness.plan import SERVERS, SSH, Plan
 
 from .completion import complete
@@ -21,6 +22,7 @@ from .own_servers import refuse_remote_servers
 from .progress import Progress, ProgressReporter
 from .recording import Recording, RunStart, record_on_containers, record_on_hosts, record_on_servers, simulate
 from .store import writable
+from .tracing import store_trace
 
 
 def run(
@@ -32,6 +34,7 @@ def run(
     progress: Progress | None = None,
     open_cluster: Callable[[Plan, Callable[[str], None]], Cluster] = open_containers,
     record_wire: bool = False,
+    trace: TraceMode = "violations",
     remote_servers: bool = False,
 ) -> Result:
     """Run a plan, check its history, and store both under ``store``; without a store nothing is stored.
@@ -39,9 +42,10 @@ def run(
     ``command`` and ``reason`` (why this cluster was chosen) are noted in the results. A simulated run happens in a
     process of its own, with the Python and the libraries that the plan requires. A run on containers opens its cluster
     with ``open_cluster``, which may be the method of a :class:`harness.run.cluster_pool.ClusterPool`; with
-    ``record_wire`` it also stores what the servers receive and send. A plan whose servers the user runs may name
-    servers on other machines only with ``remote_servers``. Raises UsageError before anything starts if the plan cannot
-    be run.
+    ``record_wire`` it also stores what the servers receive and send. ``trace`` says which messages between clients and
+    servers are stored decoded: all of them (``on``), none (``off``), or in the simulator those around violations, and
+    all of a short run. A plan whose servers the user runs may name servers on other machines only with
+    ``remote_servers``. Raises UsageError before anything starts if the plan cannot be run.
     """
     reporter = None if progress is None else ProgressReporter(progress)
     interpreter = interpreter_of(plan.check(), None if reporter is None else reporter.cluster)
@@ -50,7 +54,7 @@ def run(
     if not remote_servers:
         refuse_remote_servers(plan)
     started = datetime.now(UTC)
-    start = RunStart(plan, lock, store, started, reporter, record_wire)
+    start = RunStart(plan, lock, store, started, reporter, record_wire, trace)
     start.report(f"{plan.kind} on {plan.cluster}")
     if store is not None:
         writable(store)
@@ -66,6 +70,7 @@ def run(
     )
     checkers = checker_catalogue.chosen(plan.checkers)
     found = run_all(recording.history, checkers if reporter is None else reporter.checking(checkers))
+    store_trace(recording, start, found.values())
     return judge(Recorded(plan, lock, recording.history, recording.folder, about), found)
 
 

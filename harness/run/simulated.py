@@ -21,10 +21,12 @@ from harness.documents.lock import LockFacts
 from harness.history import Op
 from harness.history.lock_keys import KeyState
 from harness.plan import Plan
+from harness.sim.message_log import Entry, MessageLog
 from harness.sim.patches import virtual, why_unsupported
 from harness.worker.channel import Channel, Frame
 from harness.worker.client_program import find_lock
 from harness.worker.guard import files
+from harness.worker.lock_code import code_of
 from harness.worker.versions import installed_versions
 
 from .doubts import doubts
@@ -41,6 +43,7 @@ class SimulatedRequest(msgspec.Struct, frozen=True, kw_only=True):
     lock: LockFacts
     watches_keys: bool = False
     reports_commands: bool = False
+    logs_messages: bool = False
     reports_progress: bool = False
     packages: tuple[str, ...] = ()
 
@@ -87,6 +90,7 @@ def run(argument: bytes, channel: Channel) -> bytes:
     cluster = open_simulated(plan)
     if request.watches_keys:
         send_keys(cluster, plan, channel)
+    log = _message_log(cluster, channel) if request.logs_messages else None
     tapped = TappedCluster(cluster, _command_sender(channel)) if request.reports_commands else cluster
     runner = Runner(
         plan,
@@ -100,6 +104,8 @@ def run(argument: bytes, channel: Channel) -> bytes:
         with _interrupted_by_sigint(cluster):
             runner.run()
     finally:
+        if log is not None:
+            log.flush()
         channel.send(Frame.LOGS, msgspec.json.encode(cluster.logs(runner.recorder.history.origin)))
     return msgspec.json.encode(installed_versions(request.packages))
 
@@ -114,6 +120,15 @@ def info(argument: bytes, channel: Channel) -> bytes:
     """Return the :class:`harness.lock_impls.base.LockInfo` of the lock whose name is the argument."""
     del channel
     return msgspec.json.encode(find_lock(argument.decode()).info)
+
+
+def _message_log(cluster: SimCluster, channel: Channel) -> MessageLog:
+    encode = msgspec.msgpack.Encoder().encode
+
+    def send(entries: list[Entry]) -> None:
+        channel.send(Frame.MESSAGES, encode(entries))
+
+    return cluster.log_messages(code_of, send)
 
 
 def _command_sender(channel: Channel) -> Callable[[Command], None]:

@@ -25,12 +25,15 @@ from .violation_watch import ViolationWatch
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a run's entries, keys and commands go, and who is told of its progress. None: nowhere."""
+    """Where a run's entries, keys, commands and messages go, and who is told of its progress. None: nowhere.
+
+    ``messages`` gets batches of :class:`harness.sim.message_log.MessageLog`, as MessagePack."""
 
     writer: HistoryWriter | None = None
     keys: KeySink | None = None
     progress: ProgressReporter | None = None
     commands: list[Command] | None = None
+    messages: list[bytes] | None = None
 
 
 class SupervisedRun:
@@ -42,6 +45,7 @@ class SupervisedRun:
         self._keys = destination.keys
         self._progress = destination.progress
         self._commands = destination.commands
+        self._messages = destination.messages
         self.logs: dict[str, str] = {}
         """The logs of the servers, by host; none if the worker ended early."""
         self.recorder = Recorder(destination.writer, self._last_clock)
@@ -63,6 +67,7 @@ class SupervisedRun:
             watches_keys=self._keys is not None,
             reports_progress=self._progress is not None,
             reports_commands=self._commands is not None,
+            logs_messages=self._messages is not None,
             packages=packages,
         )
         argument = msgspec.json.encode(request)
@@ -101,6 +106,8 @@ class SupervisedRun:
                 raise Stopped
         elif kind is Frame.KEY and self._keys is not None:
             self._keys.write(self._decode_key(body))
+        elif kind is Frame.MESSAGES and self._messages is not None:
+            self._messages.append(body)
         elif kind is Frame.COMMAND and self._commands is not None:
             self._commands.append(msgspec.json.decode(body, type=Command))
         elif kind is Frame.LOGS:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from .kernel import DEAD, FROZEN, RUNNING, SECOND, Kernel, Life
 from .links import LOST, RESEND, Impairment, SimLink, SimMessageTrap
+from .message_log import MessageLog, StreamLog
 from .service import Handler, Service
 
 __all__ = [
@@ -56,8 +57,8 @@ class HalfStream:
     """
 
     __slots__ = (
-        "_early", "_expected", "_gap", "_last", "_link", "_lost", "_network", "_number", "closed", "name", "sink",
-        "target",
+        "_early", "_expected", "_gap", "_last", "_link", "_lost", "_network", "_number", "closed", "log", "name",
+        "sink", "target",
     )  # fmt: skip
 
     def __init__(self, network: SimNetwork, name: str, target: str, link: SimLink) -> None:
@@ -74,11 +75,14 @@ class HalfStream:
         self._early: dict[int, tuple[Callable[..., None], tuple[Any, ...]]] = {}
         self.sink: Sink | None = None
         self.closed = False
+        self.log: StreamLog | None = None
 
     def send(self, data: bytes) -> None:
         """Send bytes to the sink; does nothing after :meth:`end`."""
         if not self.closed:
             self._number += 1
+            if self.log is not None:
+                self.log.sent(data)
             self._transmit(self._number - 1, self._deliver, (data,), len(data))
 
     def end(self, *, reset: bool) -> None:
@@ -148,6 +152,8 @@ class HalfStream:
 
     def _deliver(self, data: bytes) -> None:
         if self.sink is not None and data:
+            if self.log is not None:
+                self.log.arrived()
             self.sink.arrived(data)
 
     def _finish(self, reset: bool) -> None:
@@ -269,6 +275,7 @@ class SimNetwork:
         self.hosts: dict[str, Machine] = {}
         self.aliases: dict[str, str] = {}
         """Other names of hosts, like DNS aliases. They can be moved; they are resolved when a connection is opened."""
+        self.log: MessageLog | None = None
         self._links: dict[tuple[str, str], SimLink] = {}
         self._streams: dict[tuple[str, str], int] = {}
 
@@ -370,6 +377,8 @@ class ConnectionAttempt:
         opened = None
         if host is not None and service is not None:
             opened, back = network.half_stream(source, target), network.half_stream(target, source)
+            if network.log is not None and (logs := network.log.streams(opened.name, source, target)) is not None:
+                opened.log, back.log = logs
             back.sink = self._end
             opened.sink = peer = ServiceConnection(service, host, back, source)
             peer.report_opened()

@@ -23,6 +23,7 @@ from harness.history.lock_keys import OnKeyChange
 from harness.sim import exits
 from harness.sim.hosts import EPOCH, SimHost
 from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
+from harness.sim.message_log import Code, Entry, MessageLog
 from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
 from harness.sim.patches import virtual
 from harness.sim.service import Conn, ServiceHost
@@ -231,7 +232,22 @@ class SimCluster:
 
     def listening(self, client: str, record: RecordEntry) -> RecordEntry:
         """Return a function that also tells the cluster where the client is, so that it can be interrupted there."""
-        return self._threads.listening(client, record)
+        listening, log = self._threads.listening(client, record), self._network.log
+        if log is None:
+            return listening
+
+        def noted(**entry: Any) -> None:
+            log.note_call(client, entry["type_"], entry["f"], entry["process"])
+            listening(**entry)
+
+        return noted
+
+    def log_messages(self, code_of: Callable[[str], Code], sink: Callable[[list[Entry]], None]) -> MessageLog:
+        """Log what clients and servers send each other from now on; call this before :meth:`run`."""
+        clients = [machine.name for machine in self.hosts if machine.role == "client"]
+        servers = [machine.name for machine in self.hosts if machine.role != "client"]
+        log = self._network.log = MessageLog(self._kernel, clients, servers, code_of, sink)
+        return log
 
     def spawn(self, client: str, main: Callable[[Checkpoint], None]) -> Callable[[float], bool]:
         """Run a function on a client's host; only the simulator can, since all hosts are in one process."""

@@ -58,8 +58,9 @@ class ConsulParser:
         while self._waiting and (read := _read(self._waiting[0], self._out)):
             answer, size = read
             self._out = self._out[size:]
-            self._waiting.pop(0).replied_ns = time_ns
-            found.append(Reply(time_ns, packed(answer), time_ns))
+            request = self._waiting.pop(0)
+            request.replied_ns = time_ns
+            found.append(Reply(time_ns, packed(answer), time_ns, request))
         return found
 
 

@@ -11,17 +11,6 @@ from harness.clusters.wire import WireEvent, WireRecording
 from .clock import Pauses
 
 
-class Reply(NamedTuple):
-    """A message of the server, which it sent at ``sent_ns`` or before.
-
-    ``time_ns`` is its place in the order that a search keeps: the same time, unless the replies say their own order.
-    """
-
-    time_ns: int
-    data: bytes
-    sent_ns: int
-
-
 @dataclass(slots=True)
 class Request:
     """A request that arrived at ``arrived_ns`` or later, and was executed at ``time_ns`` or later, if at all.
@@ -35,6 +24,19 @@ class Request:
     data: bytes
     replied_ns: int | None = None
     time_ns: int = 0
+
+
+class Reply(NamedTuple):
+    """A message of the server, which it sent at ``sent_ns`` or before.
+
+    ``time_ns`` is its place in the order that a search keeps: the same time, unless the replies say their own order.
+    ``request`` is what it answers, None if it is no answer.
+    """
+
+    time_ns: int
+    data: bytes
+    sent_ns: int
+    request: Request | None = None
 
 
 @dataclass(slots=True)

@@ -6,13 +6,13 @@ cluster, and responses without contents.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, ClassVar, Final, Protocol
 
 from harness.sim.servers.etcd import messages
 
 from .conversation import Conversation, Life, Reply, Request
-from .http2 import PREFACE, Direction
+from .http2 import PREFACE, Direction, Piece
 
 WATCH: Final = "Watch"
 CALLS: Final[dict[str, tuple[Any, Any]]] = {
@@ -39,11 +39,24 @@ _CERTAIN: Final = frozenset({3, 5, 6, 9, 11})
 """Codes of refusals. After other codes a request may have been executed."""
 
 
+class Pieces(Protocol):
+    """Cuts what one side of a connection sends into parts of streams."""
+
+    def add(self, data: bytes) -> Iterator[Piece]:
+        """Yield what is complete with this data."""
+
+
 class EtcdParser:
     """A :class:`~harness.fidelity.trace.conversation.Parser`."""
 
+    codes: ClassVar[Collection[int]] = _CERTAIN
+    """Codes of a status that count as a reply."""
+    left_out: ClassVar[Collection[str]] = PROCESS
+    """Methods that are left out."""
+
     def __init__(self) -> None:
-        self._in, self._out = Direction(client=True), Direction(client=False)
+        self._in: Pieces = Direction(client=True)
+        self._out: Pieces = Direction(client=False)
         self._first = b""
         self._grpc: bool | None = None
         """None until it is known whether the client speaks gRPC."""
@@ -65,7 +78,7 @@ class EtcdParser:
                 self._methods.setdefault(stream, headers.get(":path", "").rpartition("/")[2])
                 continue
             method = self._methods.get(stream, "")
-            if method in PROCESS:
+            if method in self.left_out:
                 continue
             words = stream.to_bytes(_STREAM, "big"), method.encode()
             request = Request(time_ns, words, message)
@@ -82,15 +95,17 @@ class EtcdParser:
                 continue
             if headers is not None:
                 code = int(headers.get("grpc-status", "0"))
-                if code in _CERTAIN and waiting:
-                    waiting.pop(0).replied_ns = time_ns
+                if code in self.codes and waiting:
+                    request = waiting.pop(0)
+                    request.replied_ns = time_ns
                     text = f"{code} {headers.get('grpc-message', '')}"
-                    yield Reply(time_ns, stream.to_bytes(_STREAM, "big") + STATUS + text.encode(), time_ns)
+                    yield Reply(time_ns, stream.to_bytes(_STREAM, "big") + STATUS + text.encode(), time_ns, request)
                 continue
             for part in parts(method, message):
-                if waiting and answers(method, part):
-                    waiting.pop(0).replied_ns = time_ns
-                yield Reply(time_ns, stream.to_bytes(_STREAM, "big") + MESSAGE + part, time_ns)
+                answered = waiting.pop(0) if waiting and answers(method, part) else None
+                if answered is not None:
+                    answered.replied_ns = time_ns
+                yield Reply(time_ns, stream.to_bytes(_STREAM, "big") + MESSAGE + part, time_ns, answered)
 
 
 def parts(method: str, message: bytes) -> list[bytes]:

@@ -35,8 +35,9 @@ class MemcachedParser:
         self._out += data
         found = []
         while self._waiting and (size := reply_size(self._waiting[0].words[0], self._out)) is not None:
-            self._waiting.pop(0).replied_ns = time_ns
-            found.append(Reply(time_ns, self._out[:size], time_ns))
+            request = self._waiting.pop(0)
+            request.replied_ns = time_ns
+            found.append(Reply(time_ns, self._out[:size], time_ns, request))
             self._out = self._out[size:]
         return found
 

@@ -110,8 +110,9 @@ class MysqlParser:
             if not size:
                 break
             del self._packets[:size]
-            self._waiting.pop(0).replied_ns = time_ns
-            found.append(Reply(time_ns, text.encode(), time_ns))
+            request = self._waiting.pop(0)
+            request.replied_ns = time_ns
+            found.append(Reply(time_ns, text.encode(), time_ns, request))
         return found
 
 

@@ -50,13 +50,18 @@ class RedisParser:
             found, self._out = split_replies(self._out + data)
         except AssertionError as error:
             raise Unreadable(str(error)) from None
-        for one in found:
-            if not _MESSAGE.match(one) and self._waiting:
-                request, left = self._waiting.pop(0)
-                request.replied_ns = request.replied_ns or time_ns
-                if left > 1:
-                    self._waiting.insert(0, (request, left - 1))
-        return [Reply(time_ns, one, time_ns) for one in found]
+        return [Reply(time_ns, one, time_ns, self._answered(time_ns, one)) for one in found]
+
+    def _answered(self, time_ns: int, reply: bytes) -> Request | None:
+        """Return the request that a reply answers, and note its time; None for a message of a channel."""
+        if _MESSAGE.match(reply) or not self._waiting:
+            return None
+        request, left = self._waiting.pop(0)
+        if request.replied_ns is None:
+            request.replied_ns = time_ns
+        if left > 1:
+            self._waiting.insert(0, (request, left - 1))
+        return request
 
 
 def _count(request: Request) -> int:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
 from harness.sim.servers.zookeeper import jute
-from harness.sim.servers.zookeeper.jute import JuteReader, Malformed, OpCode
 from harness.sim.servers.zookeeper.leader import MS, EnsembleLimits, Leader
 from harness.sim.servers.zookeeper.quorum import QuorumPeer
 from harness.sim.servers.zookeeper.server import CLIENT_PORT, ClientConnection, ZooKeeperServer
@@ -36,7 +35,9 @@ from .zookeeper_protocol import (
     greeting,
     is_event,
     op_of,
+    path_of,
     session_of,
+    shown_request,
     without_order,
     xid_of,
     zxid_of,
@@ -225,14 +226,12 @@ class ZooKeeperSpecification(SteppedSpecification[_Member]):
             return real[:_SESSION_END] == simulated[:_SESSION_END]
         if is_event(real) or is_event(simulated):
             return False
-        if _path(request) == CONFIG:
+        if path_of(request) == CONFIG:
             return code_of(real) == code_of(simulated)
         return not self._ordered and without_order(request, real) == without_order(request, simulated)
 
     def shown_request(self, request: Request) -> str:
-        name = request.words[0].decode()
-        rest = f"{greeting(request).session:#x}" if request.words == (CONNECT,) else _path(request)
-        return f"{name} {rest}".rstrip()
+        return shown_request(request)
 
     def shown_reply(self, data: bytes) -> str:
         if is_event(data):
@@ -260,16 +259,6 @@ def _has_transaction(request: Request) -> bool:
     if request.words == (CONNECT,):
         return not greeting(request).session
     return op_of(request) in WRITES
-
-
-def _path(request: Request) -> str:
-    """Return the path of a request that is no connect request, "" if it has none."""
-    if op_of(request) in (OpCode.PING, OpCode.CLOSE, OpCode.MULTI, OpCode.SETWATCHES, OpCode.SETWATCHES2):
-        return ""
-    try:
-        return JuteReader(request.data[12:]).path()
-    except Malformed:
-        return ""
 
 
 def _passwords(found: Sequence[Life]) -> Iterator[tuple[int, bytes]]:

@@ -22,6 +22,12 @@ WRITES: Final = frozenset(
 _HEADER: Final = struct.Struct("!iiqi")
 _REQUEST: Final = struct.Struct("!iii")
 _STAT: Final = struct.Struct("!qqqqiiiqiiq")
+_EVENTS: Final = {1: "created", 2: "deleted", 3: "data changed", 4: "children changed"}
+_CODES: Final = {
+    value: name.lower().replace("_", " ")
+    for name, value in vars(jute.Code).items()
+    if isinstance(value, int) and not name.startswith("_")
+}
 
 
 class Greeting(NamedTuple):
@@ -74,9 +80,11 @@ class ZooKeeperParser:
         found = []
         for body in frames:
             frame = jute.frame(body)
+            request = None
             if self._waiting and (self._waiting[0].words == (CONNECT,) or not is_event(frame)):
-                self._waiting.pop(0).replied_ns = time_ns
-            found.append(Reply(time_ns, frame, time_ns))
+                request = self._waiting.pop(0)
+                request.replied_ns = time_ns
+            found.append(Reply(time_ns, frame, time_ns, request))
         return found
 
 
@@ -170,3 +178,48 @@ def without_order(request: Request, frame: bytes) -> object:
         return frame
     reader = JuteReader(frame[_HEADER.size :])
     return frame[: _HEADER.size], sorted(reader.strings()), reader.data[reader.at :]
+
+
+def path_of(request: Request) -> str:
+    """Return the path of a request that is no connect request, "" if it has none."""
+    if op_of(request) in (OpCode.PING, OpCode.CLOSE, OpCode.MULTI, OpCode.SETWATCHES, OpCode.SETWATCHES2):
+        return ""
+    try:
+        return JuteReader(request.data[12:]).path()
+    except Malformed:
+        return ""
+
+
+def shown_request(request: Request) -> str:
+    """Return a request as text: its name with its session or path."""
+    rest = f"{greeting(request).session:#x}" if request.words == (CONNECT,) else path_of(request)
+    return f"{request.words[0].decode()} {rest}".rstrip()
+
+
+def readable_reply(name: str, frame: bytes) -> str:
+    """Return what the reply to an operation, or a watch event, says to a client."""
+    reader = JuteReader(frame[_HEADER.size :])
+    try:
+        if name == jute.CONNECT:
+            found = session_of(frame)
+            return f"session {found.session:#x}"
+        if is_event(frame):
+            kind, _, path = reader.integer(), reader.integer(), reader.path()
+            return f"event {_EVENTS.get(kind, str(kind))} {path}"
+        if code := code_of(frame):
+            return _CODES.get(code, f"error {code}")
+        return f"ok, zxid {zxid_of(frame):#x}{_content(name, reader)}"
+    except (Malformed, struct.error):
+        return f"{frame[:200]!r}"
+
+
+def _content(name: str, reader: JuteReader) -> str:
+    match name:
+        case "CREATE":
+            return f", {reader.path()}"
+        case "GETCHILDREN":
+            return f", [{', '.join(sorted(reader.strings()))}]"
+        case "GETDATA":
+            return f", {(reader.buffer() or b'').decode(errors='backslashreplace')!r}"
+        case _:
+            return ""

@@ -1,0 +1,138 @@
+"""Decode the connections of a run into requests with their replies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from harness.documents.messages import TracedMessage
+from harness.fidelity.trace.conversation import Request, Unreadable
+
+from .parsers import DECODED, new_parser
+from .streams import Connection, Piece, Place
+from .texts import NOTIFICATION, shortened, texts_of
+
+MOST_REASONS: Final = 20
+KEEPS_ALIVE: Final = frozenset({"PING", "KeepAlive", "LeaseKeepAlive"})
+"""Requests that a client library sends by itself, whatever call is in progress; an ``extend`` may send them, too."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request and its replies, or a notification, which has no request. ``asked`` and ``answered`` are the pieces in
+    which the request and the first reply are complete."""
+
+    connection: Connection
+    request: Request | None = None
+    asked: Piece | None = None
+    answered: Piece | None = None
+    replies: list[bytes] = field(default_factory=list)
+
+    @property
+    def since(self) -> int:
+        """Time at which its first part was sent, or else arrived, ns."""
+        times = (time for one in (self.asked, self.answered) if one is not None for time in (one.sent, one.arrived))
+        return next((time for time in times if time is not None), 0)
+
+    @property
+    def until(self) -> int:
+        """Time at which the last of its parts that is known arrived or was sent, ns."""
+        times = [time for one in (self.asked, self.answered) if one is not None for time in (one.sent, one.arrived)]
+        return max((time for time in times if time is not None), default=0)
+
+
+@dataclass(slots=True)
+class Decoded:
+    """All exchanges of a run in the order of their first parts, and why some connections are not whole."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    undecoded: list[str] = field(default_factory=list)
+
+    def commands(self) -> dict[str, int]:
+        """Return the number of requests that arrived at each server."""
+        asked = [one for one in self.exchanges if one.asked is not None and one.asked.arrived is not None]
+        return dict(sorted(Counter(one.connection.server for one in asked).items()))
+
+
+def decode(connections: Sequence[Connection], service: str, *, simulated: bool) -> Decoded:
+    """Decode the connections to servers of a service."""
+    found = Decoded()
+    if service not in DECODED:
+        found.undecoded.append(f"there is no decoder for {service}")
+        return found
+    for connection in connections:
+        try:
+            for one in _parsed(connection, service, simulated=simulated):
+                found.exchanges.append(one)
+        except (Unreadable, ValueError, IndexError, ImportError) as error:
+            found.undecoded.append(f"{connection.name}: {error}")
+    found.exchanges.sort(key=lambda one: one.since)
+    del found.undecoded[MOST_REASONS:]
+    return found
+
+
+def _parsed(connection: Connection, service: str, *, simulated: bool) -> Iterator[Exchange]:
+    """Parse the pieces in the order of sending. Their numbers stand for times, so that a parser tells in which piece a
+    message ends."""
+    first = next((piece.data for piece in connection.pieces if piece.to_server), b"")
+    parser = new_parser(service, first, simulated=simulated)
+    waiting: dict[int, Exchange] = {}
+    for number, piece in enumerate(connection.pieces):
+        if piece.to_server:
+            for request in parser.requests(number, piece.data):
+                asked = waiting[id(request)] = Exchange(connection, request, piece)
+                yield asked
+            continue
+        for reply in parser.replies(number, piece.data):
+            exchange = None if reply.request is None else waiting.get(id(reply.request))
+            if exchange is None:
+                yield Exchange(connection, answered=piece, replies=[reply.data])
+                continue
+            exchange.replies.append(reply.data)
+            exchange.answered = exchange.answered or piece
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """Turns exchanges into messages with texts.
+
+    ``scripts`` are names by SHA-1, ``files`` names of source files by their paths, and ``call_of`` returns the index of
+    the call that a request of this name in a piece belongs to.
+    """
+
+    service: str
+    scripts: Mapping[str, str]
+    files: Mapping[str, str]
+    call_of: Callable[[str, Piece], int | None]
+
+    def message(self, number: int, exchange: Exchange) -> TracedMessage:
+        texts, request, asked, answered = texts_of(self.service), exchange.request, exchange.asked, exchange.answered
+        name = NOTIFICATION if request is None else texts.name(request)
+        call = None if asked is None else self.call_of(name, asked)
+        placed = asked if asked is not None and (call is not None or name not in KEEPS_ALIVE) else None
+        file, line, function = self._place(placed)
+        return TracedMessage(
+            number=number,
+            client=exchange.connection.client,
+            server=exchange.connection.server,
+            connection=exchange.connection.name,
+            name=name,
+            request="" if request is None else shortened(texts.request(request, self.scripts)),
+            reply=shortened(", ".join(texts.reply(name, one) for one in exchange.replies)),
+            sent=None if asked is None else asked.sent,
+            arrived=None if asked is None else asked.arrived,
+            executed=None if answered is None else answered.sent,
+            replied=None if answered is None else answered.arrived,
+            process=None if placed is None else placed.process,
+            call=call,
+            file=file,
+            line=line,
+            function=function,
+        )
+
+    def _place(self, asked: Piece | None) -> Place:
+        if asked is None or asked.place is None or asked.place.file not in self.files:
+            return Place("", 0, "")
+        return asked.place._replace(file=self.files[asked.place.file])

@@ -1,0 +1,51 @@
+"""A trace has each command that a simulated server says it executed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import pytest
+
+from harness.plan import FaultSpec, Plan
+
+from .logged import LoggedRun, run_logged
+
+UNREPORTED: Final = frozenset({"LOGIN", "STARTUP", "PARSE", "notification"})
+"""Messages that servers do not report: they report statements, and answers."""
+LOCKS: Final = (
+    "redis-token", "redlock", "redis-wait", "redis-py-asyncio-lock", "memcached-token", "mysql-get-lock",
+    "mysql-for-update", "postgres-advisory", "postgres-row", "zookeeper-sequential", "kazoo-lock", "etcd-mutex",
+    "etcd3-lock", "sherlock-etcd", "consul-session", "chubby",
+)  # fmt: skip
+
+
+def reported(run: LoggedRun) -> Counter[tuple[str, str]]:
+    return Counter((one.server, one.name) for one in run.commands if one.phase == "reply")
+
+
+def traced(run: LoggedRun) -> Counter[tuple[str, str]]:
+    """The first words of the requests that servers replied to. Sentinels report nothing."""
+    return Counter(
+        (one.server, one.name.split()[0].upper())
+        for one in run.trace().messages
+        if one.executed is not None and one.name not in UNREPORTED and one.server.startswith("n")
+    )
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_executed_command_is_in_the_trace(lock: str) -> None:
+    run = run_logged(Plan(lock=lock, time_limit=2.0, clients=2))
+    assert run.trace().undecoded == ()
+    assert traced(run) == reported(run)
+    assert sum(traced(run).values()) > 20
+
+
+@pytest.mark.parametrize("lock", ["redlock", "zookeeper-sequential"])
+def test_requests_that_a_cut_loses_are_in_the_trace(lock: str) -> None:
+    cut = FaultSpec("partition-majority" if lock == "redlock" else "partition-halves", every=2.0, for_=1.0)
+    run = run_logged(Plan(lock=lock, time_limit=6.0, clients=2, faults=(cut,)))
+    assert traced(run) == reported(run)
+    late = [one for one in run.trace().messages if one.sent and one.arrived and one.arrived - one.sent > 100_000_000]
+    lost = [one for one in run.trace().messages if one.sent and not one.arrived]
+    assert late or lost

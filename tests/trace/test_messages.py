@@ -1,0 +1,126 @@
+"""What the trace of a simulated run says: times, calls, lines of the lock's source, and nothing that changes the run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli.main import main
+from harness.documents import DocumentError, load_messages
+from harness.documents.messages import TRACE, TracedMessage, pack_messages
+from harness.errors import USAGE
+from harness.plan import FaultSpec, Plan
+from harness.run.runs import run
+
+from .logged import LoggedRun, run_logged
+
+PLAN = Plan(lock="redis-token", time_limit=3.0, clients=2)
+
+
+@pytest.fixture(scope="module")
+def logged() -> LoggedRun:
+    return run_logged(PLAN)
+
+
+def test_logging_leaves_the_history_as_it_is(logged: LoggedRun) -> None:
+    assert run_logged(PLAN, logs=False).entries == logged.entries
+
+
+def test_the_same_seed_gives_the_same_bytes(logged: LoggedRun) -> None:
+    assert pack_messages(run_logged(PLAN).trace()) == pack_messages(logged.trace())
+
+
+def test_times_of_a_message_are_in_order(logged: LoggedRun) -> None:
+    for one in logged.trace().messages:
+        assert one.sent is not None
+        assert one.arrived is not None
+        assert one.executed is not None
+        assert one.replied is not None
+        assert one.sent < one.arrived <= one.executed < one.replied
+
+
+def test_a_message_belongs_to_the_call_during_which_it_was_sent(logged: LoggedRun) -> None:
+    history = logged.history()
+    calls = {call.invoke.index: call for call in history.calls("acquire", "release")}
+    messages = logged.trace().messages
+    for one in messages:
+        assert one.call is not None
+        call = calls[one.call]
+        assert call.invoke.node == one.client
+        assert call.invoke.process == one.process
+        assert one.sent is not None
+        assert call.invoke.time <= one.sent
+        assert call.done is None or one.sent <= call.done.time
+    assert {history[one.call].f for one in messages if one.name == "SET"} == {"acquire"}  # type: ignore[index]
+
+
+def test_a_message_names_the_line_of_the_lock_that_sent_it(logged: LoggedRun) -> None:
+    trace = logged.trace()
+    for one in trace.messages:
+        if one.name in ("SET", "EVALSHA"):
+            line = trace.sources[one.file].splitlines()[one.line - 1]
+            assert (".set(" if one.name == "SET" else "_delete_own(") in line, (one, line)
+
+
+def test_scripts_are_named(logged: LoggedRun) -> None:
+    scripts = [one.request.split()[1] for one in logged.trace().messages if one.name == "EVALSHA"]
+    assert set(scripts) == {"COMPARE_AND_DELETE"}
+
+
+def stored(folder: Path | None) -> tuple[TracedMessage, ...] | None:
+    assert folder is not None
+    trace = load_messages(folder)
+    return None if trace is None else trace.messages
+
+
+@pytest.mark.parametrize("mode", ["on", "off"])
+def test_a_stored_run_has_its_trace(tmp_path: Path, mode: str) -> None:
+    result = run(PLAN, store=tmp_path, trace=mode)  # type: ignore[arg-type]
+    messages = stored(result.folder)
+    assert messages is None if mode == "off" else len(messages or ()) > 50
+
+
+def test_only_messages_around_violations_of_a_long_run_are_kept(tmp_path: Path) -> None:
+    jump = FaultSpec("clock-jump", every=10.0)
+    result = run(Plan(lock="redlock", time_limit=40.0, faults=(jump,)), store=tmp_path)
+    assert result.folder is not None
+    trace = load_messages(result.folder)
+    assert trace is not None
+    assert trace.windows
+    assert 0 < len(trace.messages) < trace.total / 2
+    first = min(one.from_ns for verdict in result.verdicts.values() for one in verdict.evidence)
+    around = [one for one in trace.messages if one.executed and abs(one.executed - first) < 1_000_000_000]
+    assert len(around) > 10
+    for one in trace.messages:
+        times = [time for time in (one.sent, one.arrived, one.executed, one.replied) if time is not None]
+        assert any(begin <= max(times) and min(times) <= end for begin, end in trace.windows)
+
+
+def test_a_long_run_without_violations_has_no_trace(tmp_path: Path) -> None:
+    assert stored(run(Plan(lock="redlock", time_limit=15.0), store=tmp_path).folder) is None
+
+
+def test_a_bad_value_of_the_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "redis-token", "--trace", "yes"])
+    assert ended.value.code == USAGE
+    assert "expected on, off or violations, got 'yes'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"not gzip", b"\x1f\x8b\x08"])
+def test_a_broken_file_is_one_clear_error(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / TRACE).write_bytes(content)
+    with pytest.raises(DocumentError, match="expected the trace of a run"):
+        load_messages(tmp_path)
+
+
+def test_the_file_is_lines_of_json(tmp_path: Path, logged: LoggedRun) -> None:
+    import gzip
+
+    (tmp_path / TRACE).write_bytes(pack_messages(logged.trace()))
+    head, *lines = gzip.decompress((tmp_path / TRACE).read_bytes()).splitlines()
+    assert json.loads(head)["schema"] == 1
+    assert len(lines) == len(logged.trace().messages)
+    assert load_messages(tmp_path) == logged.trace()
