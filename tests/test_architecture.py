@@ -75,12 +75,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.worker.workloads": ("harness.history", "harness.worker"),
     "harness.fidelity": (
         *BASIC, "harness.documents", "harness.sim", "harness.clusters", "harness.faults", "harness.worker.lifetime",
+        "harness.protocols",
     ),
     "harness.record": (),
     "harness.trace": (
         *BASIC, "harness.documents", "harness.history", "harness.checkers.base", "harness.sim", "harness.clusters",
-        "harness.fidelity",
+        "harness.protocols",
     ),
+    "harness.protocols": ("harness.sim",),
     "harness.run": (*BELOW_RUN, "harness.trace"),
     "harness.search": (*BELOW_RUN, "harness.run"),
     "harness.studies": (*BELOW_STUDIES, "harness.fidelity"),

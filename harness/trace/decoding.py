@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.documents.messages import TracedMessage
-from harness.fidelity.trace.conversation import Request, Unreadable
+from harness.protocols.messages import Request, Unreadable
 
 from .parsers import DECODED, new_parser
 from .streams import Connection, Piece, Place

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import ClassVar
 
-from harness.fidelity.trace.etcd_protocol import EtcdParser
-from harness.fidelity.trace.http2 import Piece
+from harness.protocols.etcd import EtcdParser
+from harness.protocols.http2 import Piece
 from harness.sim.grpc_wire import MESSAGE, OPEN, REQUEST, STATUS, split
 
 

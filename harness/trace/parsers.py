@@ -8,18 +8,18 @@ from typing import Final
 
 import msgspec
 
-from harness.fidelity.trace.consul_protocol import ConsulParser
-from harness.fidelity.trace.conversation import Parser, Reply, Request
+from harness.protocols.consul import ConsulParser
+from harness.protocols.messages import Parser, Reply, Request
 
 _PARSERS: Final = {
-    "consul": "consul_protocol:ConsulParser",
-    "memcached": "memcached_protocol:MemcachedParser",
-    "mysql": "mysql_protocol:MysqlParser",
-    "postgres": "postgres_protocol:PostgresParser",
-    "redis": "redis_protocol:RedisParser",
-    "zookeeper": "zookeeper_protocol:ZooKeeperParser",
+    "consul": "consul:ConsulParser",
+    "memcached": "memcached:MemcachedParser",
+    "mysql": "mysql:MysqlParser",
+    "postgres": "postgres:PostgresParser",
+    "redis": "redis:RedisParser",
+    "zookeeper": "zookeeper:ZooKeeperParser",
 }
-"""Parsers in :mod:`harness.fidelity.trace`, by service."""
+"""Parsers in :mod:`harness.protocols`, by service."""
 _HTTP: Final = (b"GET ", b"PUT ", b"POST ", b"DELETE ", b"HEAD ")
 DECODED: Final = frozenset({*_PARSERS, "chubby", "etcd"})
 """Services whose protocol can be decoded."""
@@ -32,7 +32,7 @@ def new_parser(service: str, first: bytes, *, simulated: bool) -> Parser:
         return ChubbyParser()
     if service != "etcd":
         module, _, name = _PARSERS[service].partition(":")
-        found: type[Parser] = getattr(import_module(f"harness.fidelity.trace.{module}"), name)
+        found: type[Parser] = getattr(import_module(f"harness.protocols.{module}"), name)
         return found()
     if first.startswith(_HTTP):
         return ConsulParser()  # the v2 API: JSON over HTTP, as Consul's

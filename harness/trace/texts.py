@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from harness.fidelity.trace.conversation import Request
+from harness.protocols.messages import Request
 
 from .scripts import sha1
 
@@ -69,7 +69,7 @@ def _redis_word(word: bytes) -> str:
 
 
 def _redis_reply(name: str, data: bytes) -> str:
-    from harness.fidelity.redis.replies import replies
+    from harness.protocols.redis_replies import replies
 
     del name
     return ", ".join(replies(data)[0])
@@ -128,7 +128,7 @@ def _postgres_request(request: Request, scripts: Mapping[str, str]) -> str:
 
 
 def _postgres_reply(name: str, data: bytes) -> str:
-    from harness.fidelity.trace.postgres_protocol import answer
+    from harness.protocols.postgres import answer
 
     return _readable(data) if name == "ENCRYPTION" else answer(data)
 
@@ -141,14 +141,14 @@ def _zookeeper_name(request: Request) -> str:
 
 
 def _zookeeper_request(request: Request, scripts: Mapping[str, str]) -> str:
-    from harness.fidelity.trace.zookeeper_protocol import shown_request
+    from harness.protocols.zookeeper import shown_request
 
     del scripts
     return shown_request(request)
 
 
 def _zookeeper_reply(name: str, data: bytes) -> str:
-    from harness.fidelity.trace.zookeeper_protocol import readable_reply
+    from harness.protocols.zookeeper import readable_reply
 
     return readable_reply(name, data)
 
@@ -166,7 +166,7 @@ def _etcd_request(request: Request, scripts: Mapping[str, str]) -> str:
     del scripts
     if not request.data and len(request.words) == 3:
         return _http_request(request, {})
-    from harness.fidelity.trace.etcd_protocol import CALLS, parsed
+    from harness.protocols.etcd import CALLS, parsed
 
     name = _etcd_name(request)
     shown = _flat(parsed(request)) if name in CALLS else f"({len(request.data)} bytes)"
@@ -176,7 +176,7 @@ def _etcd_request(request: Request, scripts: Mapping[str, str]) -> str:
 def _etcd_reply(name: str, data: bytes) -> str:
     if data[:1] == b"[":  # the v2 API; else the number of a stream
         return _http_reply(name, data)
-    from harness.fidelity.trace.etcd_protocol import CALLS, STATUS, response_of
+    from harness.protocols.etcd import CALLS, STATUS, response_of
 
     body = data[4:]
     if body[:1] == STATUS:

@@ -7,12 +7,11 @@ import sysconfig
 from pathlib import Path
 from typing import Final
 
-import harness
-import harness.lock_impls
+from harness.lock_impls import base
 from harness.sim.message_log import Code
 
-_OURS: Final = Path(harness.__file__).parent
-_LOCKS: Final = Path(harness.lock_impls.__file__).parent
+_OURS: Final = Path(__file__).parents[1]
+_LOCKS: Final = Path(base.__file__).parent
 _SCENARIOS: Final = _OURS / "scenarios"
 _SUPPORT: Final = frozenset(
     {

@@ -13,7 +13,7 @@ from hyperframe.frame import DataFrame, HeadersFrame, SettingsFrame
 from harness.clusters.wire import WireRecording
 from harness.documents.trace import ServerTrace
 from harness.fidelity.trace.check import check_recordings
-from harness.fidelity.trace.http2 import PREFACE
+from harness.protocols.http2 import PREFACE
 from harness.sim.servers.etcd import messages as m
 from harness.sim.servers.etcd.apply import Applier
 from harness.sim.servers.etcd.lessor import Lessor

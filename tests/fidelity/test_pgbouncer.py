@@ -17,9 +17,10 @@ from harness.clusters.docker.services.pgbouncer import configuration
 from harness.fidelity.comparison import Step
 from harness.fidelity.postgres import PostgresComparison
 from harness.fidelity.postgres.pair import PostgresPair
-from harness.fidelity.postgres.wire import AnswerReader, query, startup
+from harness.fidelity.postgres.wire import query, startup
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, program_path
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.protocols.postgres_answers import AnswerReader
 from harness.sim.servers.postgres.pgbouncer import PgBouncer
 from harness.sim.servers.postgres.server import PostgresServer
 from tests.fidelity.real import started

@@ -17,8 +17,9 @@ from harness.clusters.docker.services.postgres_replicated import SETTINGS
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.sim.cluster import SimCluster
 from harness.fidelity.postgres.pair import PostgresComparison, answers, copy_data, install, server_command
-from harness.fidelity.postgres.wire import AnswerReader, query, startup
+from harness.fidelity.postgres.wire import query, startup
 from harness.fidelity.processes import Place, ServerProcess
+from harness.protocols.postgres_answers import AnswerReader
 from tests.clusters.bench import make
 
 LONG_S: Final = 60.0

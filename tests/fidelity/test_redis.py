@@ -14,8 +14,8 @@ from harness.fidelity.redis.commands import RedisCommandGenerator
 from harness.fidelity.redis.known import CURSORS
 from harness.fidelity.redis.pair import RedisPair
 from harness.fidelity.redis.real import RealRedis
-from harness.fidelity.redis.replies import replies
 from harness.fidelity.redis.steps import LENGTH, steps
+from harness.protocols.redis_replies import replies
 from harness.sim.servers.redis import expiry, transactions
 from harness.sim.servers.redis.keyspace import Database
 from harness.sim.servers.redis.protocol import encode_command

@@ -25,11 +25,15 @@ def reported(run: LoggedRun) -> Counter[tuple[str, str]]:
 
 
 def traced(run: LoggedRun) -> Counter[tuple[str, str]]:
-    """The first words of the requests that servers replied to. Sentinels report nothing."""
+    """The first words of the requests that servers replied to. Sentinels report nothing, and PostgreSQL no statement
+    that fails."""
     return Counter(
         (one.server, one.name.split()[0].upper())
         for one in run.trace().messages
-        if one.executed is not None and one.name not in UNREPORTED and one.server.startswith("n")
+        if one.executed is not None
+        and one.name not in UNREPORTED
+        and one.server.startswith("n")
+        and not (run.plan.kind == "postgres" and "ERROR" in one.reply)
     )
 
 

@@ -1,4 +1,4 @@
-"""What the trace of a simulated run says: times, calls, lines of the lock's source, and nothing that changes the run."""
+"""What the trace of a simulated run says: times, calls and lines of the lock's source. It changes nothing."""
 
 from __future__ import annotations
 

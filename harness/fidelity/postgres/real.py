@@ -18,11 +18,12 @@ from typing import Final
 
 from harness.fidelity.comparison import Step
 from harness.fidelity.processes import ServerProcess
+from harness.protocols.postgres_answers import CLOSED, AnswerReader
 
 from .log import LIMIT_S, Monitor, await_true
 from .results import REQUESTED, RESTARTED, SHORT, STILL_WAITS, StepResult
 from .simulated import with_pids
-from .wire import CLOSED, AnswerReader, cancel_request, extended, query, startup
+from .wire import cancel_request, extended, query, startup
 
 STUCK_S: Final = 3.0
 """A statement that the simulated server has answered waits on the real one, if it says so for this long."""

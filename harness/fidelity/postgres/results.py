@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from .wire import CLOSED
+from harness.protocols.postgres_answers import CLOSED
 
 STILL_WAITS: Final = "still waits"
 """Answer to a step of a session whose earlier statement waits: the step does nothing."""

@@ -15,12 +15,13 @@ from typing import Final
 
 from harness.fidelity.comparison import Step
 from harness.fidelity.simulated import SteppedConnection, SteppedHost, Timer
+from harness.protocols.postgres_answers import CLOSED, AnswerReader
 from harness.sim.kernel import ScheduledCall
 from harness.sim.servers.postgres.server import PostgresServer
 from harness.sim.servers.postgres.session import PgSession
 
 from .results import DEADLOCK_TIMEOUT, REQUESTED, RESTARTED, SHORT, STILL_WAITS, StepResult
-from .wire import CLOSED, AnswerReader, cancel_request, extended, query, startup
+from .wire import cancel_request, extended, query, startup
 
 MOST_ORDERS: Final = 2000
 """Executions to try before the answers of a real server count as impossible."""

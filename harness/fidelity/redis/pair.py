@@ -18,13 +18,13 @@ from typing import Final
 
 from harness.fidelity.comparison import AnswerPair, Step
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.protocols.redis_replies import UNORDERED, replies
 from harness.sim.servers.redis.expiry import PERIOD_NS, end_timed_out_waits
 from harness.sim.servers.redis.protocol import encode_command
 from harness.sim.servers.redis.server import RedisServer
 
 from .known import known
 from .real import RealConnection, RealRedis, missing
-from .replies import UNORDERED, replies
 from .steps import RESP3, steps
 
 START_MS: Final = 1_767_225_600_000

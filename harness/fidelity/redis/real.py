@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from harness.fidelity.processes import PATIENCE_S, Place, ServerProcess, missing_program, program_path
+from harness.protocols.redis_replies import replies
 from harness.sim.servers.redis.protocol import encode_command
-
-from .replies import replies
 
 PROGRAM: Final = "redis-server"
 _LIBRARIES: Final = ("libfaketimeMT.so.1", "libc.so.6")

@@ -10,9 +10,10 @@ from typing import Any, Final
 from harness.clusters.kinds import KINDS
 from harness.clusters.wire import WireRecording
 from harness.documents.trace import ServerTrace, TraceDifference
+from harness.protocols.messages import Unreadable
 
 from .clock import ServerClock
-from .conversation import Life, Limit, Unreadable, cut, lives, together
+from .conversation import Life, Limit, cut, lives, together
 from .search import MOST_SECONDS, SearchResult, explain
 from .service import Service
 

@@ -12,13 +12,14 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from harness.protocols.consul import Answer, ConsulParser, packed, unpacked
+from harness.protocols.messages import Reply, Request
 from harness.sim.servers.consul.api import DEFAULT_WAIT_NS, MOST_WAIT_NS, BlockingQuery
 from harness.sim.servers.consul.values import parse_duration
 from harness.sim.servers.http import HttpRequest
 
-from .consul_protocol import Answer, ConsulParser, packed, unpacked
 from .consul_state import ConsulState, ignore
-from .conversation import Conversation, Life, Reply, Request, answered
+from .conversation import Conversation, Life, answered
 from .service import Service
 from .specification import Moment, Specification
 

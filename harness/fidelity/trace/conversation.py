@@ -4,39 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from harness.clusters.wire import WireEvent, WireRecording
+from harness.protocols.messages import Parser, Reply, Request
 
 from .clock import Pauses
-
-
-@dataclass(slots=True)
-class Request:
-    """A request that arrived at ``arrived_ns`` or later, and was executed at ``time_ns`` or later, if at all.
-
-    ``words`` are its parts as the service understands them. ``replied_ns`` is the time of its first reply, None if
-    there is none: it may have been executed or not. ``time_ns`` and ``replied_ns`` are places in the order of replies.
-    """
-
-    arrived_ns: int
-    words: tuple[bytes, ...]
-    data: bytes
-    replied_ns: int | None = None
-    time_ns: int = 0
-
-
-class Reply(NamedTuple):
-    """A message of the server, which it sent at ``sent_ns`` or before.
-
-    ``time_ns`` is its place in the order that a search keeps: the same time, unless the replies say their own order.
-    ``request`` is what it answers, None if it is no answer.
-    """
-
-    time_ns: int
-    data: bytes
-    sent_ns: int
-    request: Request | None = None
 
 
 @dataclass(slots=True)
@@ -67,16 +40,6 @@ class Life:
     conversations: list[Conversation] = field(default_factory=list)
 
 
-class Parser(Protocol):
-    """Splits the data of one connection; one object for each connection."""
-
-    def requests(self, time_ns: int, data: bytes) -> Sequence[Request]:
-        """Return the requests that are complete with this data."""
-
-    def replies(self, time_ns: int, data: bytes) -> Sequence[Reply]:
-        """Return the messages of the server that are complete with this data."""
-
-
 class Limit(NamedTuple):
     """Why the traffic from a time on cannot be checked; ``from_ns`` is 0 if none of it can."""
 
@@ -84,14 +47,10 @@ class Limit(NamedTuple):
     from_ns: int = 0
 
 
-class Unreadable(Exception):
-    """Data that does not belong to the service's protocol."""
-
-
 def lives(recording: WireRecording, new_parser: type[Parser]) -> list[Life]:
     """Return the lives of a server, each with the connections that were opened in it, in their order.
 
-    Raises :class:`Unreadable`.
+    Raises :class:`~harness.protocols.messages.Unreadable`.
     """
     pauses = Pauses(recording)
     found: list[Life] = []

@@ -13,6 +13,19 @@ from typing import Any, Final
 
 from harness.clusters.wire import WireRecording
 from harness.fidelity.simulated import SteppedHost
+from harness.protocols.etcd import (
+    CALLS,
+    MESSAGE,
+    STATUS,
+    WATCH,
+    EtcdParser,
+    answers,
+    method_of,
+    parsed,
+    parts,
+    response_of,
+)
+from harness.protocols.messages import Reply, Request
 from harness.sim.grpc_wire import StatusError
 from harness.sim.servers.etcd import checks, messages
 from harness.sim.servers.etcd.apply import Applier, is_readonly, range_response
@@ -22,9 +35,8 @@ from harness.sim.servers.etcd.watch import SYNC_INTERVAL_NS, WatchService
 from harness.sim.service import Conn, ServiceHost
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Limit, Reply, Request, in_order
+from .conversation import Conversation, Life, Limit, in_order
 from .etcd_order import UNORDERED, Revisions, pairs, put_in_order
-from .etcd_protocol import CALLS, MESSAGE, STATUS, WATCH, EtcdParser, answers, method_of, parsed, parts, response_of
 from .service import Service
 from .specification import Moment, Specification
 

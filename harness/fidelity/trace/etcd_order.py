@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .conversation import Conversation, Life, Reply, Request
-from .etcd_protocol import WATCH, answers, by_call, method_of, parsed, response_of
+from harness.protocols.etcd import STREAM, WATCH, answers, method_of, parsed, response_of
+from harness.protocols.messages import Reply, Request
+
+from .conversation import Conversation, Life
 from .log_order import LAST, Said, place
 
 UNORDERED = frozenset({"LeaseKeepAlive", "LeaseTimeToLive"})
@@ -131,3 +133,19 @@ def _place(method: str, response: Any) -> int:
     if response.events:
         return place(response.events[0].kv.mod_revision, reads=False)
     return LAST if response.canceled or not response.header.revision else place(response.header.revision, reads=True)
+
+
+def by_call(life: Life) -> list[Conversation]:
+    """Return the calls of all connections, each as a conversation of its own."""
+    found: list[Conversation] = []
+    for talk in life.conversations:
+        calls: dict[bytes, Conversation] = {}
+        for request in talk.requests:
+            if request.words[0] not in calls:
+                number = len(found) + len(calls) + 1
+                calls[request.words[0]] = Conversation(number, talk.peer, request.arrived_ns, host=talk.host)
+            calls[request.words[0]].requests.append(request)
+        for reply in talk.replies:
+            calls[reply.data[:STREAM]].replies.append(reply._replace(data=reply.data[STREAM:]))
+        found += calls.values()
+    return found

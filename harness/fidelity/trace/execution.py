@@ -10,7 +10,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from .conversation import Conversation, Life, Reply, Request
+from harness.protocols.messages import Reply, Request
+
+from .conversation import Conversation, Life
 from .specification import Moment, Specification
 
 LATE_NS: Final = 150_000_000

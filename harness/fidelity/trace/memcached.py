@@ -13,13 +13,14 @@ from typing import Any, Final
 
 from harness.clusters.wire import WireRecording
 from harness.fidelity.simulated import SteppedConnection
+from harness.protocols.memcached import MemcachedParser, reply_size
+from harness.protocols.messages import Reply, Request
 from harness.sim.servers.memcached.commands import STORING
 from harness.sim.servers.memcached.server import MemcachedServer
 from harness.sim.servers.memcached.store import NS_PER_S
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Limit, Reply, Request, in_order
-from .memcached_protocol import MemcachedParser, reply_size
+from .conversation import Conversation, Life, Limit, in_order
 from .service import Service
 from .specification import Moment, SteppedSpecification
 

@@ -12,15 +12,16 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.fidelity.simulated import SteppedConnection
+from harness.protocols.messages import Reply, Request
+from harness.protocols.mysql import LOGIN, QUERY, MysqlParser, read_answer
 from harness.sim.servers.mysql import protocol
 from harness.sim.servers.mysql.errors import UNSUPPORTED
 from harness.sim.servers.mysql.storage import SqlTable
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Reply, Request, answered
+from .conversation import Conversation, Life, answered
 from .execution import FOREVER
 from .mysql_limit import limit
-from .mysql_protocol import LOGIN, QUERY, MysqlParser, read_answer
 from .mysql_server import End, TraceServer, TraceSession, UntimedHost, pack, unpack
 from .mysql_steps import SteppedTransaction, overlapping
 from .service import Service

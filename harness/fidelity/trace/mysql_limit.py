@@ -7,10 +7,10 @@ from typing import Any
 
 from harness.clusters.kinds.mysql import SINGLE
 from harness.clusters.wire import WireRecording
+from harness.protocols.mysql import COMMANDS, LOGIN
 from harness.sim.servers.mysql.protocol import ACCOUNT
 
 from .conversation import Life, Limit, in_order
-from .mysql_protocol import COMMANDS, LOGIN
 
 
 def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str, Any]) -> Limit | None:

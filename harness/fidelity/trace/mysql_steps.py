@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
+from harness.protocols.messages import Request
 from harness.sim.servers.mysql import locks
 from harness.sim.servers.mysql.errors import INTERRUPTED, SqlError
 from harness.sim.servers.mysql.locks import LockKind, Mode
@@ -17,7 +18,7 @@ from harness.sim.servers.mysql.storage import Key, TableIndex
 from harness.sim.servers.mysql.transactions import Level, Transaction, Transactions
 from harness.sim.servers.waits import Wait, WaitOutcome
 
-from .conversation import Conversation, Request
+from .conversation import Conversation
 
 
 class SteppedTransaction(Transaction):

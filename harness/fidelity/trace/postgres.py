@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from harness.clusters.kinds.postgres import run_time_parameters
 from harness.fidelity.simulated import SteppedConnection
+from harness.protocols.messages import Reply, Request
+from harness.protocols.postgres import ENCRYPTION, STARTUP, PostgresParser, answer, identity, reply_size
 from harness.sim.servers.postgres.errors import DEADLOCK, LOCK_NOT_AVAILABLE, UNSUPPORTED
 from harness.sim.servers.postgres.plans import Plan
 from harness.sim.servers.postgres.server import PostgresServer
@@ -24,9 +26,8 @@ from harness.sim.servers.postgres.storage import Table
 from harness.sim.servers.waits import WaitOutcome
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Reply, Request, answered
+from .conversation import Conversation, Life, answered
 from .postgres_limit import limit
-from .postgres_protocol import ENCRYPTION, STARTUP, PostgresParser, answer, identity, reply_size
 from .service import Service
 from .specification import Moment, SessionSpecification
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from harness.clusters.kinds.postgres import POOLED
 from harness.clusters.wire import WireRecording
+from harness.protocols.postgres import answer
 
 from .conversation import Life, Limit, in_order
-from .postgres_protocol import answer
 
 _TIMED: Final = re.compile(rb"statement_timeout|idle_\w*timeout|pg_sleep|pg_terminate_backend|pg_cancel_backend", re.I)
 _CATALOGUE: Final = re.compile(rb"pg_advisory_unlock\w*\(.*\bpg_locks\b", re.IGNORECASE | re.DOTALL)

@@ -15,8 +15,10 @@ from typing import Any, Final
 
 from harness.clusters.kinds.redis import SENTINEL
 from harness.clusters.wire import WireRecording
-from harness.fidelity.redis.replies import UNORDERED, replies
 from harness.fidelity.simulated import SteppedConnection
+from harness.protocols.messages import Reply, Request
+from harness.protocols.redis import SUBSCRIPTIONS, RedisParser, split_replies
+from harness.protocols.redis_replies import UNORDERED, replies
 from harness.sim.servers.redis.engine import runs_while_loading
 from harness.sim.servers.redis.expiry import end_timed_out_waits
 from harness.sim.servers.redis.keys import snapshot_of
@@ -25,8 +27,7 @@ from harness.sim.servers.redis.server import RedisServer
 from harness.sim.servers.redis.state import MAY_BLOCK, NS_PER_MS, ClientState
 
 from .clock import ServerClock
-from .conversation import Conversation, Life, Limit, Reply, Request, in_order
-from .redis_protocol import SUBSCRIPTIONS, RedisParser, split_replies
+from .conversation import Conversation, Life, Limit, in_order
 from .service import Service
 from .specification import Moment, SteppedSpecification
 

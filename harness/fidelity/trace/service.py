@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from harness.clusters.wire import WireRecording
+from harness.protocols.messages import Parser
 
 from .clock import ServerClock
-from .conversation import Life, Limit, Parser
+from .conversation import Life, Limit
 from .specification import Specification
 
 

@@ -7,9 +7,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
+from harness.protocols.messages import Reply, Request
 from harness.sim.service import Service
 
-from .conversation import Conversation, Life, Reply, Request
+from .conversation import Conversation, Life
 
 
 class Moment(NamedTuple):

@@ -12,25 +12,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, Final
 
 from harness.fidelity.simulated import SteppedConnection, SteppedHost
-from harness.sim.servers.zookeeper import jute
-from harness.sim.servers.zookeeper.leader import MS, EnsembleLimits, Leader
-from harness.sim.servers.zookeeper.quorum import QuorumPeer
-from harness.sim.servers.zookeeper.server import CLIENT_PORT, ClientConnection, ZooKeeperServer
-from harness.sim.servers.zookeeper.tree import CONFIG
-from harness.sim.service import Conn, ServiceHost
-
-from .clock import ServerClock
-from .conversation import Conversation, Life, Reply, Request
-from .log_order import LAST, number_at
-from .service import Service
-from .specification import Moment, SteppedSpecification
-from .zookeeper_limit import limit
-from .zookeeper_order import Zxids, put_in_order
-from .zookeeper_protocol import (
+from harness.protocols.messages import Reply, Request
+from harness.protocols.zookeeper import (
     CONNECT,
     WRITES,
     ZooKeeperParser,
-    answered,
     code_of,
     greeting,
     is_event,
@@ -42,6 +28,21 @@ from .zookeeper_protocol import (
     xid_of,
     zxid_of,
 )
+from harness.sim.servers.zookeeper import jute
+from harness.sim.servers.zookeeper.leader import MS, EnsembleLimits, Leader
+from harness.sim.servers.zookeeper.quorum import QuorumPeer
+from harness.sim.servers.zookeeper.server import CLIENT_PORT, ClientConnection, ZooKeeperServer
+from harness.sim.servers.zookeeper.tree import CONFIG
+from harness.sim.service import Conn, ServiceHost
+
+from .clock import ServerClock
+from .conversation import Conversation, Life
+from .log_order import LAST, number_at
+from .service import Service
+from .specification import Moment, SteppedSpecification
+from .zookeeper_limit import limit
+from .zookeeper_order import Zxids, put_in_order
+from .zookeeper_replies import answered
 
 TICK_MS: Final = 500
 """tickTime of the servers in containers, unless a plan says another."""

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from harness.clusters.wire import WireRecording
+from harness.protocols.messages import Request
+from harness.protocols.zookeeper import CONNECT, code_of, op_of
 from harness.sim.servers.zookeeper.jute import NAMES, OPEN_ACL, Code, JuteReader, Malformed, OpCode
 
-from .conversation import Life, Limit, Request
-from .zookeeper_protocol import CONNECT, answered, code_of, op_of
+from .conversation import Life, Limit
+from .zookeeper_replies import answered
 
 _LISTS: Final = "access control lists"
 

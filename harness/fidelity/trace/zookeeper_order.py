@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from .conversation import Conversation, Life, Reply, Request
+from harness.protocols.messages import Reply, Request
+from harness.protocols.zookeeper import CONNECT, WRITES, greeting, is_event, op_of, session_of, times_of, zxid_of
+
+from .conversation import Conversation, Life
 from .log_order import LAST, Said, place
-from .zookeeper_protocol import CONNECT, WRITES, answered, greeting, is_event, op_of, session_of, times_of, zxid_of
+from .zookeeper_replies import answered
 
 _COUNTER: Final = 0xFFFFFFFF
 """Bits of a zxid that count transactions. They are 0 in what a leader replies before its first one, and a server

@@ -8,13 +8,13 @@ from typing import Final
 
 from harness.sim.servers.memcached.commands import FETCHING, STORING
 
-from .conversation import Reply, Request
+from .messages import Reply, Request
 
 _VALUE: Final = re.compile(rb"VALUE \S+ \d+ (\d+)(?: \d+)?\r\n")
 
 
 class MemcachedParser:
-    """A :class:`~harness.fidelity.trace.conversation.Parser`."""
+    """A :class:`~harness.protocols.messages.Parser`."""
 
     def __init__(self) -> None:
         self._in = self._out = b""

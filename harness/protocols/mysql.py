@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from harness.sim.servers.mysql import protocol
 from harness.sim.servers.mysql.errors import DUPLICATE
 
-from .conversation import Reply, Request, Unreadable
+from .messages import Reply, Request, Unreadable
 
 LOGIN: Final = b"login"
 QUERY: Final = b"query"
@@ -50,7 +50,7 @@ def greeting(payload: bytes) -> Greeting:
 
 
 class MysqlParser:
-    """A :class:`~harness.fidelity.trace.conversation.Parser`.
+    """A :class:`~harness.protocols.messages.Parser`.
 
     The words of a login are its user, and the id and the salt of the connection.
     """

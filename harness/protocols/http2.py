@@ -11,7 +11,7 @@ from hpack.exceptions import HPACKError
 from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import ContinuationFrame, DataFrame, Frame, HeadersFrame
 
-from .conversation import Unreadable
+from .messages import Unreadable
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _HEADER: Final = 9
@@ -48,7 +48,7 @@ class Direction:
         self._messages: dict[int, bytes] = {}
 
     def add(self, data: bytes) -> Iterator[Piece]:
-        """Yield what is complete with this data. Raises :class:`~.conversation.Unreadable`."""
+        """Yield what is complete with this data. Raises :class:`~.messages.Unreadable`."""
         self._rest += data
         if self._preface:
             if len(self._rest) < self._preface:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from harness.sim.servers.zookeeper import jute
 from harness.sim.servers.zookeeper.jute import NAMES, JuteReader, Malformed, OpCode
 
-from .conversation import Conversation, Reply, Request, Unreadable
+from .messages import Reply, Request, Unreadable
 
 CONNECT: Final = jute.CONNECT.encode()
 WRITES: Final = frozenset(
@@ -47,7 +47,7 @@ class Session(NamedTuple):
 
 
 class ZooKeeperParser:
-    """A :class:`~harness.fidelity.trace.conversation.Parser`."""
+    """A :class:`~harness.protocols.messages.Parser`."""
 
     def __init__(self) -> None:
         self._in = self._out = b""
@@ -127,18 +127,6 @@ def session_of(frame: bytes) -> Session:
     """Decode the answer to a connect request."""
     reader = JuteReader(frame[12:])
     return Session(reader.long(), reader.buffer() or b"")
-
-
-def answered(talk: Conversation) -> Iterator[tuple[Request, Reply]]:
-    """Yield the requests of a connection that have a reply, with it."""
-    replies = iter(talk.replies)
-    for request in talk.requests:
-        if request.replied_ns is None:
-            return
-        for reply in replies:
-            if request.words == (CONNECT,) or not is_event(reply.data):
-                yield request, reply
-                break
 
 
 def times_of(request: Request, frame: bytes) -> dict[int, int]:

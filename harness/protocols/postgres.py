@@ -9,10 +9,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.fidelity.postgres.wire import AnswerReader
 from harness.sim.servers.postgres import protocol
 
-from .conversation import Reply, Request, Unreadable
+from .messages import Reply, Request, Unreadable
+from .postgres_answers import AnswerReader
 
 STARTUP: Final = b"startup"
 CANCEL: Final = b"cancel"
@@ -25,7 +25,7 @@ _MOST: Final = 1 << 24
 
 
 class PostgresParser:
-    """A :class:`~harness.fidelity.trace.conversation.Parser`."""
+    """A :class:`~harness.protocols.messages.Parser`."""
 
     def __init__(self) -> None:
         self._in = self._out = b""

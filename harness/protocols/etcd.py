@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, Protocol
 
 from harness.sim.servers.etcd import messages
 
-from .conversation import Conversation, Life, Reply, Request
 from .http2 import PREFACE, Direction, Piece
+from .messages import Reply, Request
 
 WATCH: Final = "Watch"
 CALLS: Final[dict[str, tuple[Any, Any]]] = {
@@ -33,7 +33,7 @@ PROCESS: Final = frozenset({"Status", "MemberList", "LeaseLeases", "Check", "Has
 MESSAGE: Final = b"m"
 STATUS: Final = b"s"
 """First byte of a reply: a message, or the status of a call that failed."""
-_STREAM: Final = 4
+STREAM: Final = 4
 """Bytes of a stream's number, before each reply of a connection."""
 _CERTAIN: Final = frozenset({3, 5, 6, 9, 11})
 """Codes of refusals. After other codes a request may have been executed."""
@@ -47,7 +47,7 @@ class Pieces(Protocol):
 
 
 class EtcdParser:
-    """A :class:`~harness.fidelity.trace.conversation.Parser`."""
+    """A :class:`~harness.protocols.messages.Parser`."""
 
     codes: ClassVar[Collection[int]] = _CERTAIN
     """Codes of a status that count as a reply."""
@@ -80,7 +80,7 @@ class EtcdParser:
             method = self._methods.get(stream, "")
             if method in self.left_out:
                 continue
-            words = stream.to_bytes(_STREAM, "big"), method.encode()
+            words = stream.to_bytes(STREAM, "big"), method.encode()
             request = Request(time_ns, words, message)
             self._waiting.setdefault(stream, []).append(request)
             yield request
@@ -99,13 +99,13 @@ class EtcdParser:
                     request = waiting.pop(0)
                     request.replied_ns = time_ns
                     text = f"{code} {headers.get('grpc-message', '')}"
-                    yield Reply(time_ns, stream.to_bytes(_STREAM, "big") + STATUS + text.encode(), time_ns, request)
+                    yield Reply(time_ns, stream.to_bytes(STREAM, "big") + STATUS + text.encode(), time_ns, request)
                 continue
             for part in parts(method, message):
                 answered = waiting.pop(0) if waiting and answers(method, part) else None
                 if answered is not None:
                     answered.replied_ns = time_ns
-                yield Reply(time_ns, stream.to_bytes(_STREAM, "big") + MESSAGE + part, time_ns, answered)
+                yield Reply(time_ns, stream.to_bytes(STREAM, "big") + MESSAGE + part, time_ns, answered)
 
 
 def parts(method: str, message: bytes) -> list[bytes]:
@@ -136,19 +136,3 @@ def parsed(request: Request) -> Any:
 def response_of(method: str, reply: bytes) -> Any:
     """Return the message of a reply, None if it is the status of a failure."""
     return CALLS[method][1].FromString(reply[1:]) if reply[:1] == MESSAGE else None
-
-
-def by_call(life: Life) -> list[Conversation]:
-    """Return the calls of all connections, each as a conversation of its own."""
-    found: list[Conversation] = []
-    for talk in life.conversations:
-        calls: dict[bytes, Conversation] = {}
-        for request in talk.requests:
-            if request.words[0] not in calls:
-                number = len(found) + len(calls) + 1
-                calls[request.words[0]] = Conversation(number, talk.peer, request.arrived_ns, host=talk.host)
-            calls[request.words[0]].requests.append(request)
-        for reply in talk.replies:
-            calls[reply.data[:_STREAM]].replies.append(reply._replace(data=reply.data[_STREAM:]))
-        found += calls.values()
-    return found

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from harness.fidelity.redis.replies import reply_at
+from harness.protocols.redis_replies import reply_at
 from harness.sim.servers.redis.protocol import ProtocolError, encode_command, parse_all
 
-from .conversation import Reply, Request, Unreadable
+from .messages import Reply, Request, Unreadable
 
 _MESSAGE: Final = re.compile(rb"[*>]\d\r\n\$\d+\r\np?message\r\n")
 SUBSCRIPTIONS: Final = frozenset({b"subscribe", b"psubscribe", b"unsubscribe", b"punsubscribe"})
@@ -29,7 +29,7 @@ def split_replies(data: bytes) -> tuple[list[bytes], bytes]:
 
 
 class RedisParser:
-    """A :class:`~harness.fidelity.trace.conversation.Parser` for RESP2 and RESP3."""
+    """A :class:`~harness.protocols.messages.Parser` for RESP2 and RESP3."""
 
     def __init__(self) -> None:
         self._in = self._out = b""

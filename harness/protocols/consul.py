@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from harness.sim.servers.http import parse_requests
 
-from .conversation import Reply, Request, Unreadable
+from .messages import Reply, Request, Unreadable
 
 _HEAD_END: Final = b"\r\n\r\n"
 
@@ -37,7 +37,7 @@ def unpacked(data: bytes) -> Answer:
 
 
 class ConsulParser:
-    """A :class:`~harness.fidelity.trace.conversation.Parser`."""
+    """A :class:`~harness.protocols.messages.Parser`."""
 
     def __init__(self) -> None:
         self._in = self._out = b""
