@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness import documents
-from harness.documents import DocumentError, RunDocument, load_run, present
+from harness.documents import DocumentError, MessageTrace, RunDocument, load_messages, load_run, present
 from harness.documents.run import Evidence, InjectedFault, Involved, PropertyState, RunCluster, RunStats
 from harness.documents.story import Story
 from harness.history import History, HistoryError
@@ -142,6 +142,10 @@ class RunView:
     """The story of the violation, if a hunt wrote one: the time and text of each step."""
     ending: str = ""
     """The harm after the last step."""
+    trace: MessageTrace | None = None
+    """The messages between clients and servers, if they are kept."""
+    trace_trouble: str = ""
+    """Reason why the trace cannot be read; empty if it can, or if there is none."""
 
     @property
     def evidence(self) -> list[EvidenceView]:
@@ -165,6 +169,13 @@ def _cluster(cluster: RunCluster) -> Pairs:
     return tuple((watchers if name == "sentinels" else name, text) for name, text in named.items() if text)
 
 
+def _trace(folder: Path) -> tuple[MessageTrace | None, str]:
+    try:
+        return load_messages(folder), ""
+    except DocumentError as error:
+        return None, str(error)
+
+
 def load(folder: Path) -> RunView:
     """Read a run folder; raises :class:`DocumentError`."""
     if not folder.is_dir():
@@ -173,6 +184,7 @@ def load(folder: Path) -> RunView:
     history, cut = load_history(folder)
     keys, keys_trouble = read_keys(folder / KEYS)
     story = present(results.story) or Story()
+    trace, trace_trouble = _trace(folder)
     return RunView(
         judgement=JUDGEMENTS[results.valid],
         verdict=results.verdict,
@@ -204,6 +216,8 @@ def load(folder: Path) -> RunView:
         keys_trouble=keys_trouble,
         steps=story_steps(story),
         ending=story.ending,
+        trace=trace,
+        trace_trouble=trace_trouble,
     )
 
 

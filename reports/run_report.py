@@ -12,7 +12,8 @@ from harness.documents import DocumentError
 from harness.files import write_file
 from harness.wording import SAFETY
 
-from . import certainty, measures, model, page, run_plots, timeline, timeline_text, words
+from . import certainty, measures, model, page, run_plots, sequence, timeline, timeline_text, words
+from .document import compact
 from .model import RunView
 
 __all__ = ["DocumentError", "render", "write"]
@@ -66,14 +67,25 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         measured=measured,
         figures=measures.figures(measured),
         plots=run_plots.draw(run, measured, pictures),
-        data=embed(data),
+        data=embed(timeline.encode(data)),
+        **_sequence(run),
         style=page.source("style.css") + page.source("run.css"),
         script=Markup("\n").join(page.source(f"js/{name}") for name in SCRIPTS),
     )
 
 
-def embed(data: timeline.Data) -> Markup:
-    """Return the data as JSON that cannot end the script element that contains it."""
-    return Markup(
-        timeline.encode(data).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    )
+def _sequence(run: RunView) -> dict[str, Markup | None]:
+    """Return the values of the message viewer; None each for a run whose messages were not kept."""
+    data = sequence.build(run)
+    if data is None:
+        return {"sequence": None, "sequence_script": None, "sequence_style": None}
+    return {
+        "sequence": embed(compact(data)),
+        "sequence_script": page.source("js/sequence.js"),
+        "sequence_style": page.source("sequence.css"),
+    }
+
+
+def embed(data: str) -> Markup:
+    """Return JSON so that it cannot end the script element that contains it."""
+    return Markup(data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

@@ -61,6 +61,7 @@ class TracedMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     file: str = ""
     """Source file of the lock with the line that sent the request: one of ``sources``."""
     line: int = 0
+    """Number of the line, from 1; 0 without ``file``."""
     function: str = ""
     """Function that the line is in."""
 
@@ -85,7 +86,7 @@ class MessageTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     dropped: int = 0
     """Number of messages within the windows that are not kept because there are too many."""
     full_ns: int = 0
-    """Time from which on nothing was recorded because of its size; 0: all was."""
+    """Time (ns) from which on nothing was recorded because of its size; 0: all was."""
     undecoded: tuple[str, ...] = ()
     """What could not be decoded, and why; one sentence a connection, at most 20."""
     sources: dict[str, str] = {}

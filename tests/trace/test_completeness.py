@@ -45,11 +45,9 @@ def test_every_executed_command_is_in_the_trace(lock: str) -> None:
     assert sum(traced(run).values()) > 20
 
 
-@pytest.mark.parametrize("lock", ["redlock", "zookeeper-sequential"])
-def test_requests_that_a_cut_loses_are_in_the_trace(lock: str) -> None:
-    cut = FaultSpec("partition-majority" if lock == "redlock" else "partition-halves", every=2.0, for_=1.0)
-    run = run_logged(Plan(lock=lock, time_limit=6.0, clients=2, faults=(cut,)))
+def test_requests_that_a_cut_loses_are_in_the_trace() -> None:
+    cut = FaultSpec("partition-majority", every=2.0, for_=1.0)
+    run = run_logged(Plan(lock="redlock", time_limit=6.0, clients=2, faults=(cut,)))
     assert traced(run) == reported(run)
-    late = [one for one in run.trace().messages if one.sent and one.arrived and one.arrived - one.sent > 100_000_000]
-    lost = [one for one in run.trace().messages if one.sent and not one.arrived]
-    assert late or lost
+    delays = [one.arrived - one.sent for one in run.trace().messages if one.sent and one.arrived]
+    assert max(delays) > 100_000_000
