@@ -17,7 +17,7 @@ from harness.history.lock_keys import KeyState
 
 from . import words
 from .holds import TimelineHold, find_holds
-from .model import EvidenceView, RunView
+from .model import EvidenceView, FaultView, RunView
 from .timeline_servers import Stay, find_stays
 
 MOST_GROUPS: Final = 10
@@ -81,7 +81,7 @@ def build(run: RunView) -> Data | None:
         "holds": [builder.hold(one) for one in builder.holds if builder.shows(one.start, one.end)],
         "stays": [builder.stay(one) for one in builder.stays if one.owner and builder.shows(one.start, one.end)],
         "faults": [
-            {"name": f"{one.fault}: {', '.join(one.hosts)}", "from": builder.us(one.injected), "until": builder.us(one.healed)}
+            builder.fault(one)
             for one in run.faults
             if one.injected is not None and builder.shows(one.injected, one.healed)
         ],
@@ -144,6 +144,10 @@ class _Builder:
     def hold(self, hold: TimelineHold) -> Data:
         end = hold.end if hold.end is not None else hold.believed_until
         return {"host": hold.client, "from": self.us(hold.start), "until": self.us(end), "who": hold.client}
+
+    def fault(self, fault: FaultView) -> Data:
+        name = f"{fault.fault}: {', '.join(fault.hosts)}"
+        return {"name": name, "from": self.us(fault.injected), "until": self.us(fault.healed)}
 
     def stay(self, stay: Stay) -> Data:
         return {"host": stay.host, "from": self.us(stay.start), "until": self.us(stay.end), "who": stay.who}

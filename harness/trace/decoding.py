@@ -106,6 +106,8 @@ class Rendering:
     scripts: Mapping[str, str]
     files: Mapping[str, str]
     call_of: Callable[[str, Piece], int | None]
+    _cache: dict[tuple[object, ...], str] = field(default_factory=dict)
+    """Texts of messages: many messages of a run are equal."""
 
     def message(self, number: int, exchange: Exchange) -> TracedMessage:
         texts, request, asked, answered = texts_of(self.service), exchange.request, exchange.asked, exchange.answered
@@ -119,8 +121,8 @@ class Rendering:
             server=exchange.connection.server,
             connection=exchange.connection.name,
             name=name,
-            request="" if request is None else shortened(texts.request(request, self.scripts)),
-            reply=shortened(", ".join(texts.reply(name, one) for one in exchange.replies)),
+            request="" if request is None else self._request(request),
+            reply=self._reply(name, exchange.replies),
             sent=None if asked is None else asked.sent,
             arrived=None if asked is None else asked.arrived,
             executed=None if answered is None else answered.sent,
@@ -131,6 +133,21 @@ class Rendering:
             line=line,
             function=function,
         )
+
+    def _request(self, request: Request) -> str:
+        key = (*request.words, request.data)
+        found = self._cache.get(key)
+        if found is None:
+            found = self._cache[key] = shortened(texts_of(self.service).request(request, self.scripts))
+        return found
+
+    def _reply(self, name: str, replies: Sequence[bytes]) -> str:
+        key = (name, *replies)
+        found = self._cache.get(key)
+        if found is None:
+            reply = texts_of(self.service).reply
+            found = self._cache[key] = shortened(", ".join(reply(name, one) for one in replies))
+        return found
 
     def _place(self, asked: Piece | None) -> Place:
         if asked is None or asked.place is None or asked.place.file not in self.files:

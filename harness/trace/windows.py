@@ -13,8 +13,8 @@ MARGIN_NS: Final = 500_000_000
 FARTHEST_NS: Final = 10_000_000_000
 """A call that began earlier than this before its violation does not extend the window."""
 MOST_WINDOWS: Final = 20
-SHORT: Final = 2_000
-"""A run of at most this number of messages is kept as a whole."""
+SHORT: Final = 500
+"""A run of at most this number of requests is kept as a whole. To decode them takes about 20 ms."""
 MOST: Final = 100_000
 """Largest number of messages that are kept."""
 Window = tuple[int, int]

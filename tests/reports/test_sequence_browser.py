@@ -12,6 +12,7 @@ from harness.plan import FaultSpec, Plan
 from harness.reports import model, run_report, sequence
 from harness.run.runs import run
 from tests.reports import axe
+from tests.reports.opened import wait_until
 
 pytestmark = pytest.mark.browser
 WIDTHS = (1280, 800, 390)
@@ -54,7 +55,7 @@ def test_keys_and_mouse_step_through_the_messages(page: Page) -> None:
     assert step_of(page) == 1
     page.click("[data-step=next]")
     assert step_of(page) == 2
-    page.click("[data-row='4'] .back", position={"x": 30, "y": 8})
+    page.click("[data-row='4'] text >> nth=0")
     assert step_of(page) == 5
     assert page.locator(".chosen").get_attribute("data-row") == "4"
 
@@ -64,7 +65,7 @@ def test_a_step_shows_the_source_the_keys_and_the_holders(page: Page, folder: Pa
     assert trace is not None
     message = next(one for one in trace.messages if one.name == "SET" and one.reply == "+OK")
     page.evaluate(f"location.hash = 'message={message.number}'")
-    page.wait_for_function(f"document.querySelector('#sequence-facts').textContent.includes({message.request!r})")
+    wait_until(page, f"document.querySelector('#sequence-facts').textContent.includes({message.request!r})")
     facts = page.inner_text("#sequence-facts")
     owner = message.request.split()[2]
     assert f"{message.server} after\nk0: {owner}" in facts

@@ -157,6 +157,7 @@ function describeStep(state, step) {
     [`${message.server} before`, message.before || "not known"], [`${message.server} after`, message.after || "not known"],
     ["Holders by belief", holdersAt(state.data.holds, step.time)], ["Holders by servers", holdersAt(state.data.stays, step.time, true)],
   ];
+  if (state.group.left) facts.push(["Not shown", `${state.group.left} more messages, which trace.jsonl.gz has`]);
   by("facts").replaceChildren(...facts.flatMap(([name, text]) => [element("dt", name), element("dd", text)]));
   showSource(state, message.place === null ? null : state.data.places[message.place]);
 }
