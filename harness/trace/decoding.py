@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from harness.documents.messages import TracedMessage
-from harness.protocols.messages import Request, Unreadable
+from harness.protocols.messages import Request
 
 from .parsers import DECODED, new_parser
 from .streams import Connection, Piece, Place
@@ -66,8 +66,8 @@ def decode(connections: Sequence[Connection], service: str, *, simulated: bool) 
         try:
             for one in _parsed(connection, service, simulated=simulated):
                 found.exchanges.append(one)
-        except (Unreadable, ValueError, IndexError, ImportError) as error:
-            found.undecoded.append(f"{connection.name}: {error}")
+        except Exception as error:  # noqa: BLE001 - a lock may send anything, which must not end its run
+            found.undecoded.append(f"{connection.name}: {error or type(error).__name__}")
     found.exchanges.sort(key=lambda one: one.since)
     del found.undecoded[MOST_REASONS:]
     return found
@@ -138,7 +138,8 @@ class Rendering:
         key = (*request.words, request.data)
         found = self._cache.get(key)
         if found is None:
-            found = self._cache[key] = shortened(texts_of(self.service).request(request, self.scripts))
+            texts = texts_of(self.service)
+            found = self._cache[key] = _shown(lambda: texts.request(request, self.scripts), request.words)
         return found
 
     def _reply(self, name: str, replies: Sequence[bytes]) -> str:
@@ -146,10 +147,18 @@ class Rendering:
         found = self._cache.get(key)
         if found is None:
             reply = texts_of(self.service).reply
-            found = self._cache[key] = shortened(", ".join(reply(name, one) for one in replies))
+            found = self._cache[key] = _shown(lambda: ", ".join(reply(name, one) for one in replies), replies)
         return found
 
     def _place(self, asked: Piece | None) -> Place:
         if asked is None or asked.place is None or asked.place.file not in self.files:
             return Place("", 0, "")
         return asked.place._replace(file=self.files[asked.place.file])
+
+
+def _shown(text: Callable[[], str], data: Sequence[bytes]) -> str:
+    """Return a text, or else the data that cannot be shown as one."""
+    try:
+        return shortened(text())
+    except Exception:  # noqa: BLE001 - as above
+        return shortened(repr(list(data)))

@@ -8,6 +8,8 @@ from typing import Final
 import pytest
 
 from harness.plan import FaultSpec, Plan
+from harness.trace.decoding import decode
+from harness.trace.streams import Connection, Piece
 
 from .logged import LoggedRun, run_logged
 
@@ -51,3 +53,13 @@ def test_requests_that_a_cut_loses_are_in_the_trace() -> None:
     assert traced(run) == reported(run)
     delays = [one.arrived - one.sent for one in run.trace().messages if one.sent and one.arrived]
     assert max(delays) > 100_000_000
+
+
+def test_data_that_no_parser_reads_is_named_and_ends_nothing() -> None:
+    garbage = Piece(1, b"*1\r\n$-7\r\n", True, arrived=2)
+    connections = [Connection("c0>n1", "c0", "n1", [garbage]), Connection("c1>n1", "c1", "n1", [])]
+    found = decode(connections, "redis", simulated=True)
+    assert found.exchanges == []
+    assert len(found.undecoded) == 1
+    assert found.undecoded[0].startswith("c0>n1: ")
+    assert decode(connections, "unheard-of", simulated=True).undecoded == ["there is no decoder for unheard-of"]
