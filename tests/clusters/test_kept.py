@@ -10,11 +10,11 @@ import pytest
 
 from harness.clusters.abilities import ABILITIES, DISKS, FAILOVER, MEMORY, PEERS, LinkShape
 from harness.clusters.base import names
-from harness.clusters.host_clocks import HostClocks
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.containers.toxiproxy import STREAM
 from harness.clusters.docker.images.requirements import requirements_of
 from harness.clusters.docker.wire import WireRecorder
+from harness.clusters.host_clocks import HostClocks
 from harness.errors import HarnessError
 from harness.lock_impls import catalogue
 from harness.plan import Plan
