@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import re
@@ -10,11 +11,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import docker
 import typer
@@ -273,9 +274,28 @@ def _go_version() -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def doctor_command(quiet: QuietOption = False) -> None:
+def as_json(findings: list[RequirementFinding]) -> dict[str, Any]:
+    """Return what a bug report needs: versions, the platform, and each finding."""
+    return {
+        "schema": 1,
+        "harness": metadata.version("lock-harness"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "ready": not any(finding.state == "missing" for finding in findings),
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def doctor_command(
+    quiet: QuietOption = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document, for a bug report.")] = False,
+) -> None:
     """Check what this machine has for runs on docker, and show the command that installs what is missing."""
-    raise typer.Exit(doctor(Console(highlight=False), quiet=quiet))
+    if not json_output:
+        raise typer.Exit(doctor(Console(highlight=False), quiet=quiet))
+    document = as_json(examine())
+    typer.echo(json.dumps(document, indent=2))
+    raise typer.Exit(VALID if document["ready"] else MISSING)
 
 
 app = single_command(doctor_command)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from rich.console import Console
 
 from harness.cli import doctor
 from harness.cli.doctor_trial import KIND
+from harness.cli.main import main
 from harness.clusters.docker.containers.engine import connect, find_clusters
 from harness.clusters.docker.images import base_image, golang
 from harness.clusters.docker.images.images import Images, quiet
@@ -34,6 +37,19 @@ def test_doctor_without_an_engine_names_the_command_that_installs_one(
     assert "Docker engine: apt-get install docker.io" in text
     assert "No such file or directory" in text
     assert "not possible until" in text
+
+
+def test_json_has_the_versions_and_each_finding(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert (ended.value.code, document["ready"]) == (MISSING, False)
+    assert document["harness"] == metadata.version("lock-harness")
+    engine = next(finding for finding in document["findings"] if finding["name"] == "Docker engine")
+    assert (engine["state"], "apt-get install" in engine["install"]) == ("missing", True)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense", "ssh://nobody@127.0.0.1"])
