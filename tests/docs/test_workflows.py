@@ -1,0 +1,149 @@
+"""The files for GitHub, Docker and contributors: they can be parsed, and what they name exists."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .command_lines import in_shell, problems
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+EXAMPLES = sorted((ROOT / "examples" / "github").glob("*.yml"))
+ACTION = ROOT / "action.yml"
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@v\d+(\.\d+)*|\./")
+PLACES = re.compile(r"`((?:\.ci|\.github|docs|docker|checkers|harness|lock_impls|scenarios|tests)/[^`*]*)`")
+
+
+def read(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def steps(document: Any) -> Iterator[Any]:
+    """Yield the steps of a workflow or of an action."""
+    for job in document.get("jobs", {}).values():
+        yield from job["steps"]
+    yield from document.get("runs", {}).get("steps", [])
+
+
+def test_there_is_a_workflow_for_each_occasion() -> None:
+    occasions = {path.stem: set(read(path)[True]) for path in WORKFLOWS}  # YAML reads the key "on" as true
+    assert {"push", "pull_request"} <= occasions["ci"]
+    assert {"schedule", "workflow_dispatch"} <= occasions["nightly"]
+    assert read(ROOT / ".github/workflows/release.yml")[True] == {"push": {"tags": ["v*"]}}
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, *EXAMPLES, ACTION], ids=lambda path: path.stem)
+def test_a_step_runs_a_command_or_a_pinned_action(path: Path) -> None:
+    found = list(steps(read(path)))
+    assert found
+    for step in found:
+        assert ("run" in step) != ("uses" in step), step
+        assert PINNED.fullmatch(step.get("uses", "./")), f"{step['uses']}: not pinned by a version"
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_commands_of_a_workflow_exist(path: Path) -> None:
+    scripts = [step["run"] for step in steps(read(path)) if "run" in step]
+    assert [problem for script in scripts for line in in_shell(script) for problem in problems(line)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("harness rum redlock", "there is no command 'rum'"),
+        ("harness run redlock --nemesys clock-skew", "run has no option --nemesys"),
+        ("harness scenario shew rl-restart", "scenario has no command 'shew'"),
+    ],
+)
+def test_a_wrong_command_line_is_noticed(line: str, problem: str) -> None:
+    assert problems(line) == [f"{line}: {problem}"]
+
+
+def test_scripts_that_workflows_start_exist() -> None:
+    scripts = [step["run"] for path in WORKFLOWS for step in steps(read(path)) if "run" in step]
+    named = {name for script in scripts for name in re.findall(r"(?:^|\s)((?:\.ci|docs)/[\w.]+)", script)}
+    assert {".ci/setup", "docs/style.py"} <= named
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_tests_run_on_each_declared_python() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    assert read(ROOT / ".github/workflows/ci.yml")["jobs"]["tests"]["strategy"]["matrix"]["python"] == declared
+
+
+def test_an_example_gives_the_action_only_inputs_that_it_has() -> None:
+    inputs = read(ACTION)["inputs"]
+    given = [step["with"] for path in EXAMPLES for step in steps(read(path)) if "lock-harness" in step.get("uses", "")]
+    assert given
+    assert [name for one in given for name in one if name not in inputs] == []
+
+
+# Issue templates
+
+
+def test_templates_ask_for_the_counterexample_and_the_machine() -> None:
+    for name in ("bug", "lock-failure"):
+        text = (ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text(encoding="utf-8")
+        fields = {field["id"]: field for field in yaml.safe_load(text)["body"]}
+        assert "harness doctor --json" in fields["doctor"]["attributes"]["description"]
+        assert "counterexample.toml" in text
+        commands = [line for code in re.findall(r"`(harness [^`]+)`", text) for line in in_shell(code)]
+        assert [problem for line in commands for problem in problems(line)] == []
+
+
+# Dockerfile, development container, pre-commit
+
+
+def test_the_image_installs_an_extra_that_exists() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = re.findall(r"\.whl\)\[(\w+)\]", (ROOT / "Dockerfile").read_text())
+    assert extras
+    assert set(extras) <= set(project["optional-dependencies"])
+
+
+def test_the_development_container_uses_what_exists() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    commands = f"{container['postCreateCommand']} {container['postStartCommand']}"
+    assert [name for name in re.findall(r"\.ci/\w+", commands) if not (ROOT / name).is_file()] == []
+    assert ".ci/setup" in commands
+
+
+def test_hooks_run_what_ci_runs() -> None:
+    hooks = [hook["entry"] for repo in read(ROOT / ".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
+    assert hooks == ["ruff check --fix", "ruff format", "python docs/style.py", "mypy"]
+
+
+# Texts for contributors
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_files_that_a_text_names_exist(name: str) -> None:
+    named = PLACES.findall((ROOT / name).read_text(encoding="utf-8"))
+    assert [place for place in named if "NAME" not in place and not (ROOT / place).exists()] == []
+    assert named or name != "CONTRIBUTING.md"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert read(ROOT / "CITATION.cff")["version"] == version
+    assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_notice_names_each_shipped_wheel_with_its_digest() -> None:
+    from hashlib import sha256
+
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    wheels = list((ROOT / "lock_impls").rglob("*.whl"))
+    assert wheels
+    for wheel in wheels:
+        assert wheel.name in notice
+        assert sha256(wheel.read_bytes()).hexdigest() in notice
