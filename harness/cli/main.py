@@ -51,6 +51,7 @@ COMMANDS: Final = {
     "show": "Show what a lock promises and how it is known to fail.",
     "doctor": "Check what this machine has for runs on containers.",
     "cluster": "Start clusters by hand, list them, remove them.",
+    "docs": "Show the documentation in a browser.",
     "env": "List and remove the environments in which locks run.",
 }
 """Each command with its line in ``harness --help``. Its module in this package has the command's name, and an ``app``.

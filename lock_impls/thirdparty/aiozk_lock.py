@@ -17,7 +17,7 @@ Source: aiozk/recipes/lock.py, base_lock.py, sequential.py.
 
 Safe for: correctness, if the resource refuses a czxid below the highest it has seen.
 
-Known failures: zk-pause, zk-stale-flag, and those in docs/findings.md: watches that are not set again, orphaned nodes.
+Known failures: zk-pause, zk-stale-flag, and those in docs/findings: watches that are not set again, orphaned nodes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ Source: tools/leaderelection/leaderelection.go, resourcelock/leaselock.go.
 Safe for: correctness, if the resource refuses a number below the highest it has seen.
 
 Known failures: with ReleaseOnCancel a late release ends another leader's Lease, and work goes on until the release has
-been tried (docs/findings.md); k8s-lease-rate (by its documentation), ttl-pause-write.
+been tried (docs/findings); k8s-lease-rate (by its documentation), ttl-pause-write.
 """
 
 from __future__ import annotations

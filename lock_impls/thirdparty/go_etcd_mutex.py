@@ -23,7 +23,7 @@ Safe for: correctness, if the resource refuses a number below the highest it has
 
 Known failures: ttl-pause-write and etcd-pause (``Done()`` closes up to half a second after a pause, and ``Unlock`` of a
 lost lock returns no error), etcd-stale-unlock (by reading the source), etcd-cancel (a try whose clean-up fails stays in
-the queue; docs/findings.md). Not affected: etcd-11456 (a waiter whose session has ended gets an error; confirmed with
+the queue; docs/findings). Not affected: etcd-11456 (a waiter whose session has ended gets an error; confirmed with
 that scenario's plan).
 """
 

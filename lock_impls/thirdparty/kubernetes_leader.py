@@ -25,7 +25,7 @@ beside them.
 
 Safe for: work that two leaders may do at the same time. It has no fencing token: the library does not count leaders.
 
-Known failures: a leader that is cut off leads on, and a jump of a candidate's clock (docs/findings.md);
+Known failures: a leader that is cut off leads on, and a jump of a candidate's clock (docs/findings);
 ttl-pause-write.
 """
 

@@ -17,7 +17,7 @@ Source: classes/mutex/RedisMutex.php, SpinlockMutex.php, PHPRedisMutex.php, clas
 
 Safe for: cutting duplicate work. It has no fencing token.
 
-Known failures: those of redlock; and a vote may last until its keys expire (docs/findings.md).
+Known failures: those of redlock; and a vote may last until its keys expire (docs/findings).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ Safe for: cutting duplicate work. It has no fencing token.
 
 Known failures: redsync-extend (with ``set_nx_on_extend``), and those of redlock. With one of five servers silent, all
 clients wait for go-redis's 3 s, and a client whose ttl is shorter never gets the lock. A ``LockContext`` whose context
-ends during a try gives back nothing, not even to servers that answer (docs/findings.md).
+ends during a try gives back nothing, not even to servers that answer (docs/findings).
 """
 
 from __future__ import annotations
