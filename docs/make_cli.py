@@ -15,10 +15,14 @@ from harness.cli.main import COMMANDS, app
 PAGE: Final = Path(__file__).parent / "reference" / "cli.md"
 HEAD: Final = """# Command line
 
-This page is made from the program by `python docs/make_cli.py`; a test compares them. `harness COMMAND --help` prints the same.
+This page is made from the program by `python docs/make_cli.py`; a test compares them. `harness COMMAND --help` prints
+the same.
 
-Each command has `--help`. [Exit statuses](../verdicts.md) are the same for all commands: 0 valid, 1 a violation, 2 a wrong argument, 3 unknown, 4 the machine lacks something.
+Each command has `--help`. [Exit statuses](../verdicts.md) are the same for all commands: 0 valid, 1 a violation,
+2 a wrong argument, 3 unknown, 4 the machine lacks something.
 """
+NOTHING: Final = ("None", "''", "()", "[]", "False")
+"""Defaults that mean: none."""
 
 
 def page() -> str:
@@ -59,7 +63,7 @@ def _default(parameter: Any) -> str:
     value = parameter.default
     if parameter.required:
         return "required"
-    if value is None or value == "" or value == () or value is False or "UNSET" in repr(value) or callable(value):
+    if repr(value) in NOTHING or "UNSET" in repr(value) or callable(value):
         return ""
     return "on" if value is True else f"`{value}`"
 

@@ -25,7 +25,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Print nothing."""
 
-    def list_directory(self, path: Any) -> None:
+    def list_directory(self, path: Any) -> None:  # noqa: ARG002 - the base class calls it so
         """Refuse folders without a page."""
         self.send_error(404)
 

@@ -77,10 +77,7 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
 
 
 def test_every_page_is_in_the_navigation() -> None:
-    class Loader(yaml.SafeLoader):
-        """Accept tags of MkDocs' own."""
-
-    navigation = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)["nav"]
+    navigation = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"]
     pages = set(re.findall(r"[\w/.-]+\.md", str(navigation)))
     assert pages == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
 
@@ -107,6 +104,17 @@ def commands(page: Path) -> list[str]:
 
 def test_the_violations_are_commands_of_concept_pages() -> None:
     assert {line for page in CONCEPTS for line in commands(page)} >= VIOLATED
+
+
+@pytest.mark.slow
+def test_the_output_in_the_readme_is_that_of_its_first_command(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (output,) = re.findall(r"^```\n(VIOLATION.*?)^```$", readme, re.DOTALL | re.MULTILINE)
+    (line,) = re.findall(r"bin/(harness run .*)$", readme, re.MULTILINE)
+    ran = subprocess.run(
+        [sys.executable, "-m", *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stdout[: len(output)]) == (1, output)
 
 
 @pytest.mark.slow

@@ -1,0 +1,159 @@
+"""The built site: strictly built, readable and searchable from ``file:``, accessible, and found by ``harness docs``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote, urldefrag
+
+import pytest
+
+from harness.cli import docs
+from harness.cli.main import main
+from harness.errors import MISSING, USAGE, VALID
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).parents[2]
+
+
+# harness docs
+
+
+@pytest.fixture
+def small_site(tmp_path: Path) -> Path:
+    (tmp_path / "index.html").write_text("<h1>harness</h1>")
+    (tmp_path / "folder").mkdir()
+    return tmp_path
+
+
+def run_docs(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["docs", *arguments])
+    return int(ended.value.code or 0)
+
+
+def test_docs_prints_an_address_that_a_browser_opens(small_site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_docs("--site", str(small_site)) == VALID
+    with urllib.request.urlopen(capsys.readouterr().out.strip()) as page:
+        assert page.read() == b"<h1>harness</h1>"
+
+
+@pytest.mark.parametrize("arguments", [("--site", "nowhere"), ("--port", "70000")])
+def test_docs_refuses_wrong_arguments(arguments: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_docs(*arguments) == USAGE
+    assert capsys.readouterr().err.startswith("harness: ")
+
+
+def test_docs_without_a_site_says_how_to_build_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(docs, "PLACES", (tmp_path,))
+    assert run_docs() == MISSING
+    assert "mkdocs build --strict" in capsys.readouterr().err
+
+
+@pytest.fixture
+def served(small_site: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    command = [sys.executable, "-m", "harness", "docs", "--site", str(small_site), "--serve", "--port", "0"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip(), process
+        finally:
+            process.kill()
+
+
+def test_docs_serves_the_site_on_the_loopback_until_ctrl_c(served: tuple[str, subprocess.Popen[str]]) -> None:
+    address, process = served
+    assert address.startswith("http://127.0.0.1:")
+    with urllib.request.urlopen(address) as page:
+        assert page.read() == b"<h1>harness</h1>"
+    for path in ("folder/", "../../etc/passwd"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(address + path)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == VALID
+
+
+# The site itself
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    return folder
+
+
+class Links(HTMLParser):
+    """Collects the targets of links, pictures and scripts, and the ids of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.targets: set[str] = set()
+        self.ids: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("href", "src") and value and not (tag == "link" and ("rel", "canonical") in attrs):
+                self.targets.add(value)
+            if name == "id" and value:
+                self.ids.add(value)
+
+
+@pytest.mark.slow
+def test_no_link_of_the_site_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
+    assert len(pages) > 50
+    dead = []
+    for page, links in pages.items():
+        for target in links.targets:
+            path, anchor = urldefrag(target)
+            if "://" in path or path.startswith(("mailto:", "data:")):
+                continue
+            file = (page.parent / unquote(path)).resolve() if path else page
+            if not file.is_file() or (anchor and file in pages and unquote(anchor) not in pages[file].ids | {"__"}):
+                dead.append(f"{page.relative_to(site)}: {target}")
+    assert dead == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_search_works_from_file(site: Path, browser: Browser) -> None:
+    page = browser.new_page()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.fill("input.md-search__input", "fencing token")
+    page.wait_for_selector(".md-search-result__item a", timeout=120_000)
+    assert page.locator(".md-search-result__item").count() > 3
+    page.close()
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index", "tutorial", "concepts/leases", "reference/cli", "findings/redis-py"])
+def test_a_page_is_accessible(site: Path, browser: Browser, name: str, colours: Literal["light", "dark"]) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page: Any = browser.new_page(color_scheme=colours)
+    page.goto((site / f"{name}.html").as_uri())
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+    page.close()
+    assert [f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found] == []
