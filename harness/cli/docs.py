@@ -12,7 +12,7 @@ import typer
 
 from harness.errors import VALID, EnvironmentLacking, UsageError
 
-from .options import single_command
+from .options import QuietOption, single_command
 
 PACKAGE: Final = Path(__file__).parents[1]
 PLACES: Final = (PACKAGE / "site", PACKAGE.parent / "site")
@@ -35,8 +35,10 @@ def docs_command(
     serve: Annotated[bool, typer.Option("--serve", help="Serve it on 127.0.0.1 until Ctrl-C.")] = False,
     port: Annotated[int, typer.Option(help="With --serve: the port; 0: any free one.")] = 8000,
     open_browser: Annotated[bool, typer.Option("--open", help="Also open a browser.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Print the address of the documentation's first page, which a browser can open without a server."""
+    del quiet  # the address is all that is printed
     if not 0 <= port <= 65535:
         raise UsageError(f"port must be from 0 to 65535, got {port}")
     folder = _built(site)
