@@ -16,13 +16,9 @@ LONGEST: Final = 40
 MEAN: Final = 20.0
 NOT_YET: Final = (
     "docs/checking.md",
-    "docs/client-protocol.md",
     "docs/fidelity.md",
     "docs/histories.md",
-    "docs/hunting.md",
     "docs/real-clusters.md",
-    "docs/recording.md",
-    "docs/scenarios.md",
     "docs/serving.md",
     "docs/sweeps.md",
 )
