@@ -78,8 +78,8 @@ class ResourceChecker:
             violations += _processed_twice(columns, key, accepted)
         ordered = critical_sections(columns, by_key, lost, found)
         for key, some in ordered.items():
-            if circle := some.circle():
-                violations += _disorder(columns, key, circle, some, found, {one.key for one in violations})
+            if cycle := some.cycle():
+                violations += _disorder(columns, key, cycle, some, found, {one.key for one in violations})
         if not (by_key or lost or len(columns.rows(ADD))):
             return not_applicable(history, "the workload touched no resource", stats={"accepted": 0})
         gone = sum(lost_updates(accepted, sections(found, key)) for key, accepted in by_key.items()) + len(collided)
@@ -104,7 +104,7 @@ def _alone(history: History, columns: View) -> str | None:
 
 
 def _disorder(
-    columns: View, key: str, circle: list[Edge], some: Sections, found: Holds, reported: set[str | None]
+    columns: View, key: str, cycle: list[Edge], some: Sections, found: Holds, reported: set[str | None]
 ) -> list[Violation]:
     """Return the violations of critical sections on ``key`` that have no order, if nothing else was ``reported``."""
     registers = {name: [step.access for step in steps if not step.lost] for name, steps in some.steps.items()}
@@ -116,7 +116,7 @@ def _disorder(
         for accepted in registers.values()
         for violation in (*_interleaved(columns, accepted, begun), *_changed(columns, accepted, begun))
     ]
-    return named or [explain(columns, key, circle)]
+    return named or [explain(columns, key, cycle)]
 
 
 def _interleaved(columns: View, accepted: list[Access], begun: dict[int, list[int]]) -> Iterator[Violation]:

@@ -7,13 +7,13 @@ numbers the accesses that it accepts, so the version of a register is known that
 replaced by the next one. Registers of versions, in which a write is a read and a write, take linear time but for
 sorting:
 
-    There is an order if and only if the following graph has no circle. Its nodes are the sections. An edge leads from
+    There is an order if and only if the following graph has no cycle. Its nodes are the sections. An edge leads from
     one section to another one if an access of the first one to a register precedes an access of the second one to it,
     and one of the two is a write; or if the first section ended before the second one began.
 
 *Only if.* An order has the sections of each edge in the direction of the edge: versions only grow, a read comes after
 the write of its version and before that of the next one, and no section may be moved past another one that did not
-overlap with it. *If.* Without a circle, the nodes can be sorted so that all edges point forward. In this order the
+overlap with it. *If.* Without a cycle, the nodes can be sorted so that all edges point forward. In this order the
 accesses to each register have the order that they really had, but for reads of one version, so that each sees and makes
 the version that it really saw and made.
 
@@ -76,12 +76,12 @@ class Sections:
     sections: list[Section] = field(default_factory=list)
     steps: dict[str, list[Step]] = field(default_factory=dict)
 
-    def circle(self) -> list[Edge]:
-        """Return a shortest circle through the first section that lies on one; empty if all sections have an order."""
+    def cycle(self) -> list[Edge]:
+        """Return a shortest cycle through the first section that lies on one; empty if all sections have an order."""
         if self._one_after_the_other():
             return []
         edges = self._edges()
-        left = _in_circles(len(self.sections), edges)
+        left = _in_cycles(len(self.sections), edges)
         after: defaultdict[int, list[Edge]] = defaultdict(list)
         for edge in edges.values():
             if edge.before in left and edge.after in left:
@@ -220,8 +220,8 @@ def _joined(lists: Iterable[Iterable[Any]]) -> Iterator[Any]:
     return chain.from_iterable(lists)
 
 
-def _in_circles(count: int, edges: Iterable[tuple[int, int]]) -> set[int]:
-    """Return the nodes that lie on circles, or on ways from one circle to another."""
+def _in_cycles(count: int, edges: Iterable[tuple[int, int]]) -> set[int]:
+    """Return the nodes that lie on cycles, or on ways from one cycle to another."""
     after: defaultdict[int, list[int]] = defaultdict(list)
     before: defaultdict[int, list[int]] = defaultdict(list)
     nodes = set(range(count))
@@ -244,7 +244,7 @@ def _in_circles(count: int, edges: Iterable[tuple[int, int]]) -> set[int]:
 
 
 def _shortest(start: int, after: Mapping[int, Sequence[Edge]]) -> list[Edge]:
-    """Return a shortest circle through ``start``; empty if there is none."""
+    """Return a shortest cycle through ``start``; empty if there is none."""
     reached: dict[int, Edge] = {}
     new = deque([start])
     while new:
@@ -259,15 +259,15 @@ def _shortest(start: int, after: Mapping[int, Sequence[Edge]]) -> list[Edge]:
 
 
 def _back(start: int, reached: Mapping[int, Edge]) -> list[Edge]:
-    circle = [reached[start]]
-    while circle[-1].before != start:
-        circle.append(reached[circle[-1].before])
-    return circle[::-1]
+    cycle = [reached[start]]
+    while cycle[-1].before != start:
+        cycle.append(reached[cycle[-1].before])
+    return cycle[::-1]
 
 
-def explain(columns: View, key: str, circle: Sequence[Edge]) -> Violation:
-    """Return the violation that the sections on ``key`` have no order, for one of its circles."""
-    reasons = _reasons(circle)
+def explain(columns: View, key: str, cycle: Sequence[Edge]) -> Violation:
+    """Return the violation that the sections on ``key`` have no order, for one of its cycles."""
+    reasons = _reasons(cycle)
     steps = sorted({step for pair in reasons for step in pair}, key=lambda step: step.latest)
     told = "; ".join(_told(columns, *pair) for pair in reasons[:LISTED])
     more = f"; and {len(reasons) - LISTED} more" if len(reasons) > LISTED else ""
@@ -290,8 +290,8 @@ LISTED: Final = 4
 VERBS: Final = {"read": "read", "write": "wrote", "cas": "wrote", "take": "sold a unit of", "mark": "processed"}
 
 
-def _reasons(circle: Sequence[Edge]) -> list[tuple[Step, Step]]:
-    return [edge.accesses for edge in circle if edge.accesses is not None]
+def _reasons(cycle: Sequence[Edge]) -> list[tuple[Step, Step]]:
+    return [edge.accesses for edge in cycle if edge.accesses is not None]
 
 
 def _told(columns: View, one: Step, two: Step) -> str:

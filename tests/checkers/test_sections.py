@@ -91,13 +91,13 @@ def compare(some: range) -> Counter[bool]:
     verdicts: Counter[bool] = Counter()
     for seed in some:
         world = draw_world(seed)
-        circle, right = world.sections().circle(), world.has_order()
-        assert bool(circle) is not right, world
+        cycle, right = world.sections().cycle(), world.has_order()
+        assert bool(cycle) is not right, world
         verdicts[right] += 1
-        if circle:
-            assert [edge.after for edge in circle[:-1]] == [edge.before for edge in circle[1:]]
-            assert circle[-1].after == circle[0].before
-            assert any(edge.accesses for edge in circle)
+        if cycle:
+            assert [edge.after for edge in cycle[:-1]] == [edge.before for edge in cycle[1:]]
+            assert cycle[-1].after == cycle[0].before
+            assert any(edge.accesses for edge in cycle)
     return verdicts
 
 
@@ -130,10 +130,10 @@ def test_edges_that_are_left_out_are_missed(monkeypatch: pytest.MonkeyPatch, kin
 # Histories.
 
 
-def circle_of(history: History) -> list[sections.Edge]:
+def cycle_of(history: History) -> list[sections.Edge]:
     columns = view(history)
     some = sections.critical_sections(columns, accepted_accesses(columns), lost_accesses(columns), holds(history))
-    return some["k0"].circle()
+    return some["k0"].cycle()
 
 
 def history_of(world: World, lost: frozenset[int]) -> History:
@@ -159,10 +159,10 @@ def judge_lost_answers(some: range) -> tuple[int, int]:
         world = draw_world(seed)
         rng = random.Random(-seed)
         lost = frozenset(at for at, (_, _, writes) in enumerate(world.order) if writes and rng.random() < 0.3)
-        circle = circle_of(history_of(world, lost))
+        cycle = cycle_of(history_of(world, lost))
         right = world.has_order()
-        assert not (circle and right), (world, lost)
-        wrong, found = wrong + (not right), found + bool(circle)
+        assert not (cycle and right), (world, lost)
+        wrong, found = wrong + (not right), found + bool(cycle)
     return wrong, found
 
 
@@ -187,7 +187,7 @@ def test_a_lost_write_that_a_read_shows_loses_an_update() -> None:
     story = two_in_section().call("c0", "write", 0.7, None, asked={"fence": None, "value": 9})
     story.access("c1", "write", 0.8, 2, 1).acquire("c2", 0.9, 1.0)
     unseen = story.history()
-    assert circle_of(unseen) == []
+    assert cycle_of(unseen) == []
     assert ResourceChecker().check(unseen).valid is True
     verdict = ResourceChecker().check(story.access("c2", "read", 1.1, 4, 9).history())
     assert [violation.kind for violation in verdict.evidence] == ["interleaved"]
@@ -208,7 +208,7 @@ def test_a_section_whose_write_may_come_later_has_no_end() -> None:
     story.call("c0", "write", 0.6, None, key="k0", asked={"fence": None, "value": 7})
     story.acquire("c1", 0.7, 0.8).access("c1", "read", 0.9, 1, 0).access("c1", "write", 1.0, 2, 1)
     story.acquire("c2", 1.1, 1.2).access("c2", "read", 1.3, 4, 7)
-    assert circle_of(story.history()) == []
+    assert cycle_of(story.history()) == []
 
 
 def test_interleaved_sales_are_found_while_units_are_left() -> None:
@@ -236,7 +236,7 @@ def test_a_write_without_a_read_is_a_section_by_itself() -> None:
     """A leader acts again and again, and relies on nothing that it read."""
     story = Story().acquire("c0", 0.1, 0.2).access("c0", "write", 0.3, 0, 1).acquire("c1", 0.3, 0.4)
     story.access("c1", "write", 0.5, 1, 2).access("c0", "write", 0.6, 2, 3)
-    assert circle_of(story.history()) == []
+    assert cycle_of(story.history()) == []
 
 
 # Additions to a counter of the lock's own service.
