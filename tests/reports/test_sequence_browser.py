@@ -61,9 +61,13 @@ def test_keys_and_mouse_step_through_the_messages(page: Page) -> None:
 
 
 def test_a_step_shows_the_source_the_keys_and_the_holders(page: Page, folder: Path) -> None:
-    trace = model.load(folder).trace
+    run_view = model.load(folder)
+    trace, data = run_view.trace, sequence.build(run_view)
     assert trace is not None
-    message = next(one for one in trace.messages if one.name == "SET" and one.reply == "+OK")
+    assert data is not None
+    message = next(
+        one for one in trace.messages if one.number in data["messages"] and (one.name, one.reply) == ("SET", "+OK")
+    )
     page.evaluate(f"location.hash = 'message={message.number}'")
     wait_until(page, f"document.querySelector('#sequence-facts').textContent.includes({message.request!r})")
     facts = page.inner_text("#sequence-facts")
