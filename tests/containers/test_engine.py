@@ -68,6 +68,39 @@ def test_networks_that_cannot_be_removed_are_reported_after_all_else_is_removed(
     assert api.left == ["stubborn"]
 
 
+class LoadedApi:
+    """Fails to freeze a container so many times, as runc does on a loaded machine."""
+
+    def __init__(self, failures: int, explanation: str = "OCI runtime pause failed: unable to freeze: unknown") -> None:
+        self.failures = failures
+        self.explanation = explanation
+        self.pauses = 0
+
+    def pause(self, name: str) -> None:
+        assert name == "id"
+        self.pauses += 1
+        if self.pauses <= self.failures:
+            raise APIError("500", explanation=self.explanation)
+
+
+def box_of(api: LoadedApi) -> engine.Box:
+    return engine.Box(SimpleNamespace(api=api), "id", 1, "")  # type: ignore[arg-type]
+
+
+def test_a_container_that_could_not_be_frozen_is_tried_again() -> None:
+    api = LoadedApi(engine.FREEZES - 1)
+    box_of(api).pause()
+    assert api.pauses == engine.FREEZES
+
+
+def test_a_container_that_cannot_be_frozen_is_an_error() -> None:
+    hopeless, gone = LoadedApi(100), LoadedApi(1, "No such container")
+    for api, tries in ((hopeless, engine.FREEZES), (gone, 1)):
+        with pytest.raises(APIError):
+            box_of(api).pause()
+        assert api.pauses == tries
+
+
 def test_only_a_process_of_this_pid_namespace_and_machine_is_known_to_be_gone() -> None:
     own = engine._process_name()
     gone = f"999999999:{own.partition(':')[2]}"

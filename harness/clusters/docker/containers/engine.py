@@ -37,6 +37,10 @@ KIND: Final = "io.lock-harness.kind"
 BY_HAND: Final = "user"
 AT_ONCE: Final = 4
 """Containers started at the same time: a start is mostly CPU, and more than this makes two cores no faster."""
+FREEZES: Final = 5
+"""The most attempts to freeze a container."""
+GAVE_UP: Final = "unable to freeze"
+"""What runc says if processes did not freeze in time."""
 NO_TLS: Final = "use DOCKER_HOST=ssh://[user@]host, or a socket that is forwarded to it"
 INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
 
@@ -154,6 +158,18 @@ class Box:
         return output
 
     def pause(self) -> None:
+        """Freeze the container. Raises APIError.
+
+        On a loaded machine the runtime may give up before all processes are frozen. It has thawed them then, so that it
+        can be asked again."""
+        for _ in range(FREEZES - 1):
+            try:
+                self.client.api.pause(self.id)
+            except APIError as error:
+                if GAVE_UP not in str(error):
+                    raise
+            else:
+                return
         self.client.api.pause(self.id)
 
     def unpause(self) -> None:
