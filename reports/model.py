@@ -12,7 +12,15 @@ from typing import Final, Literal
 
 from harness import documents
 from harness.documents import DocumentError, MessageTrace, RunDocument, load_messages, load_run, present
-from harness.documents.run import Evidence, InjectedFault, Involved, PropertyState, RunCluster, RunStats
+from harness.documents.run import (
+    Evidence,
+    FrozenCluster,
+    InjectedFault,
+    Involved,
+    PropertyState,
+    RunCluster,
+    RunStats,
+)  # fmt: skip
 from harness.documents.story import Story
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, KeyState, read_keys
@@ -123,6 +131,8 @@ class RunView:
     replay: str
     backend: str
     cluster: Pairs
+    frozen: FrozenCluster | None
+    """Containers that were left frozen for inspection."""
     servers: tuple[str, ...]
     clients: tuple[str, ...]
     plan: Pairs
@@ -165,7 +175,7 @@ def _cluster(cluster: RunCluster) -> Pairs:
     sentinels."""
     watchers = "sentinels" if cluster.kind.startswith("redis") else "manager"
     data = documents.plain(cluster)
-    named = {name: plain(value) for name, value in data.items() if name not in ("servers", "clients")}
+    named = {name: plain(value) for name, value in data.items() if name not in ("servers", "clients", "frozen")}
     return tuple((watchers if name == "sentinels" else name, text) for name, text in named.items() if text)
 
 
@@ -201,6 +211,7 @@ def load(folder: Path) -> RunView:
         replay=present(results.replay) or "",
         backend=results.cluster.backend,
         cluster=_cluster(results.cluster),
+        frozen=present(results.cluster.frozen),
         servers=results.cluster.servers,
         clients=results.cluster.clients,
         plan=_settings(results),

@@ -126,6 +126,17 @@ def test_a_run_without_a_stop_entry_was_interrupted(folder: Path) -> None:
     assert "no stop entry" in model.load(folder).interrupted
 
 
+def test_a_run_that_left_its_containers_frozen_says_so(folder: Path) -> None:
+    assert "Frozen for inspection." not in run_report.render(model.load(folder))
+    results = json.loads((folder / "results.json").read_text())
+    hosts = {name: {"container": f"lock-harness-1-{name}"} for name in ("n1", "c0")}
+    results["cluster"]["frozen"] = {"id": "1", "seconds": 0.234, "hosts": hosts}
+    (folder / "results.json").write_text(json.dumps(results))
+    run = model.load(folder)
+    assert "2 containers (n1, c0) were frozen 0.23 s after the violation was found" in run_report.render(run)
+    assert "frozen" not in dict(run.cluster)
+
+
 def test_minimal_results_give_a_report(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('{"schema": 1, "valid": null}')
     (tmp_path / "history.jsonl").write_text("")
