@@ -6,6 +6,7 @@ The files are recordings like those that a recorder writes itself, so they are f
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -136,13 +137,19 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def _unix(path: str) -> socket.socket:
-    """Listen on a path. A socket that a killed process left there is replaced."""
+    """Listen on a path. A socket that a killed process left there is replaced.
+
+    It gets its name when it is listened on: whoever finds it can connect."""
+    if os.path.lexists(path) and not _left_behind(path):
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    unnamed = f"{path}~"
     try:
-        if _left_behind(path):
-            Path(path).unlink()
-        listening.bind(path)
+        if _left_behind(unnamed):
+            Path(unnamed).unlink()
+        listening.bind(unnamed)
         listening.listen()
+        Path(unnamed).rename(path)
     except BaseException:
         listening.close()
         raise

@@ -126,6 +126,22 @@ def test_a_socket_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_socket_that_is_there_can_be_connected_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "s"
+
+    class Slow(socket.socket):
+        def listen(self, backlog: int = 128) -> None:
+            assert not path.exists()
+            super().listen(backlog)
+            assert not path.exists()
+
+    monkeypatch.setattr(listening.socket, "socket", Slow)
+    listener = Listener(f"unix:{path}", tmp_path)
+    connected(listener.address).close()
+    listener.close()
+    assert not list(tmp_path.glob("s*"))
+
+
 def test_addresses_that_cannot_be_listened_on_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
     busy = Listener(f"unix:{tmp_path / 'busy'}", tmp_path)
