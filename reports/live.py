@@ -270,6 +270,7 @@ def _view(history: History, ongoing: Ongoing) -> RunView:
         replay="",
         backend="",
         cluster=(),
+        frozen=None,
         servers=tuple(str(host) for host in settings.get("servers") or ()),
         clients=tuple(str(host) for host in settings.get("clients") or ()),
         plan=(),

@@ -135,7 +135,7 @@ def test_a_socket_that_is_there_can_be_connected_to(tmp_path: Path, monkeypatch:
             super().listen(backlog)
             assert not path.exists()
 
-    monkeypatch.setattr(listening.socket, "socket", Slow)
+    monkeypatch.setattr(socket, "socket", Slow)
     listener = Listener(f"unix:{path}", tmp_path)
     connected(listener.address).close()
     listener.close()
