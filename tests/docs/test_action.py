@@ -70,6 +70,7 @@ def project(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_example_for_users_passes(tmp_path: Path) -> None:
     runner = Runner(project(tmp_path), example())
     ran = runner.step("test")
@@ -79,6 +80,7 @@ def test_the_example_for_users_passes(tmp_path: Path) -> None:
     assert list((tmp_path / "temp" / "harness").rglob("report.html"))
 
 
+@pytest.mark.slow
 def test_a_violation_becomes_an_error_in_one_line_and_the_step_fails(tmp_path: Path) -> None:
     given = {**example(), "lock": "mylock:NaiveLock", "arguments": "--nemesis client-pause --hold 3s --time-limit 10s"}
     runner = Runner(project(tmp_path), given)

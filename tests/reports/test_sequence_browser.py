@@ -101,6 +101,7 @@ def test_the_page_has_a_bounded_number_of_messages(folder: Path) -> None:
     assert all(0 < len(group["messages"]) <= sequence.MOST_MESSAGES for group in data["groups"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_every_width_without_accessibility_faults(browser: Browser, folder: Path, scheme: str) -> None:
     for width in WIDTHS:
