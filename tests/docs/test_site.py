@@ -138,7 +138,7 @@ def test_the_search_works_from_file(site: Path, browser: Browser) -> None:
     requests: list[str] = []
     page.on("request", lambda request: requests.append(request.url))
     page.goto((site / "index.html").as_uri())
-    page.fill("input.md-search__input", "fencing token")
+    page.locator("input.md-search__input").press_sequentially("fencing token")  # the page listens to keys
     page.wait_for_selector(".md-search-result__item a", timeout=120_000)
     assert page.locator(".md-search-result__item").count() > 3
     page.close()
