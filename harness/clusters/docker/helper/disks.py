@@ -157,6 +157,7 @@ class _Disk:
 
     ``stopper`` is the open directory while the disk is frozen. ``stalled`` is True if the disk should be frozen.
     While it has no power it is not frozen, even if it is ``stalled``. ``full`` is True if no space should be left.
+    ``attempts`` are the attempts to write that have not ended.
     """
 
     pid: int
@@ -166,6 +167,7 @@ class _Disk:
     stalled: bool = False
     powered: bool = True
     full: bool = False
+    attempts: list[threading.Event] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def open(self) -> int:
@@ -207,6 +209,8 @@ class _Disk:
             fcntl.ioctl(self.stopper, FITHAW, 0)
             os.close(self.stopper)
             self.stopper = None
+            for attempt in list(self.attempts):  # one that ends later would give its space back to a full disk
+                attempt.wait(PATIENCE)
             self.apply_fill()
 
     def apply_fill(self) -> None:
@@ -336,9 +340,11 @@ class ContainerDisks:
 
         The whole disk is synced: an fsync would commit other files' lengths without their data.
         """
-        path = Path(f"/proc/{self._of(pid).pid}/root{MOUNT_POINT}/{PROBE}")
+        disk = self._of(pid)
+        path = Path(f"/proc/{disk.pid}/root{MOUNT_POINT}/{PROBE}")
         found = ["hangs"]
         done = threading.Event()
+        disk.attempts.append(done)
 
         def write() -> None:
             try:
@@ -351,6 +357,7 @@ class ContainerDisks:
             except OSError as error:
                 found[0] = "full" if error.errno == errno.ENOSPC else "fails"
             done.set()
+            disk.attempts.remove(done)
 
         threading.Thread(target=write, name="probe", daemon=True).start()
         done.wait(timeout)
