@@ -56,8 +56,10 @@ class _DamagedFile(Fault, frozen=True):
             refused = [host for host in hosts if states[host] == "dead" and files.starts(host) > starts[host]]
             left = {host: keys.key_count(host) for host in hosts}
             facts = {"state": states, "refused": refused, "keys_before": sizes, "keys_after": left}
-            done = {host: states[host] == "running" or host in refused for host in hosts}
-            return Observation(done, facts, "all of them running again, or ended again after their start")
+            # A server may listen for a moment before it reads the file and ends, so it must answer a request.
+            answer = [host for host in hosts if left[host] is not None or sizes[host] is None]
+            done = {host: (states[host] == "running" and host in answer) or host in refused for host in hosts}
+            return Observation(done, facts, "all of them answering again, or ended again after their start")
 
         return Damage(hosts, observe, once(heal), healed)
 
