@@ -94,6 +94,11 @@ def test_addresses_open_a_moment_a_message_and_a_call(page: Page, folder: Path) 
         assert page.locator("#messages").is_visible()
 
 
+def test_the_contents_of_the_page_lead_to_the_messages(page: Page) -> None:
+    page.click("nav.contents a[href='#messages']")
+    assert page.locator("#messages").is_visible()
+
+
 def test_the_page_has_a_bounded_number_of_messages(folder: Path) -> None:
     data = sequence.build(model.load(folder))
     assert data is not None
