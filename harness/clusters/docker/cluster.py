@@ -184,7 +184,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
             else:
                 return
             self._closing.close()
-            self._hosts, self.servers = {}, self._new_servers()
+            self._hosts, self.servers, self._entries = {}, self._new_servers(), EntryThread()
 
     def _wanted(self, images: Images) -> SiteRequest:
         """Return the containers that this run needs, and build missing images. A user's image replaces the servers'
