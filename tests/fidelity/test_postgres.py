@@ -89,6 +89,9 @@ def test_waiter_of_an_old_version_of_a_row_has_no_turn_before_later_ones(pair: P
         pair, ("sql", 1, BEGIN), ("sql", 1, ADD), ("sql", 0, BEGIN), ("sql", 0, ADD), ("sql", 2, ADD),
         ("sql", 1, COMMIT), ("sql", 3, READ), ("sql", 0, "ROLLBACK"),
     )  # fmt: skip
+    if "session 2" in answers[5]:  # it woke before session 0 at the commit, as it may on a loaded machine
+        assert answers[-1] == "ROLLBACK; I | session 3: (v:23); ['4']; SELECT 1; I"
+        return
     assert answers[-1] in {
         f"ROLLBACK; I | session 2: (v:23); ['4']; UPDATE 1; I | session 3: (v:23); ['{value}']; SELECT 1; I"
         for value in (3, 4)
