@@ -69,7 +69,7 @@ def certain(history: History, machines: Sequence[Machine], verdict: Verdict, che
         held = {_identity(one, order) for one in found.evidence}
         evidence = {identity: one for identity, one in evidence.items() if identity in held}
         if found.valid is not False or (verdict.evidence and not evidence):
-            return _doubted(verdict, machines)
+            return doubted(verdict, machines)
     if len(evidence) == len(verdict.evidence):
         return verdict
     kept = tuple(evidence.values())
@@ -80,7 +80,8 @@ def certain(history: History, machines: Sequence[Machine], verdict: Verdict, che
     return replace(verdict, explanation=explanation, evidence=kept)
 
 
-def _doubted(verdict: Verdict, machines: Sequence[Machine]) -> Verdict:
+def doubted(verdict: Verdict, machines: Sequence[Machine]) -> Verdict:
+    """Return the unknown verdict in place of one whose violation the errors of the clocks may explain."""
     error = in_seconds(max(machine.error_ns for machine in machines))
     return Verdict(
         None,

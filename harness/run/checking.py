@@ -23,7 +23,6 @@ from harness.history.calls import Calls, Keyed
 from harness.history.files import calls_of, read_calls
 from harness.history.merging import merged, widened
 from harness.history.recordings import ClockOffset
-from harness.wording import in_seconds
 
 from .recorded import Recordings, check_recordings, read_recordings
 from .store import HISTORY
@@ -146,7 +145,7 @@ def _certain(checked: Checked, calls: Calls, given: History | Path, check_calls:
     """Return the result for a run on several machines: unknown if the errors of their clocks may explain the violation.
 
     As for recordings, the calls of each machine are widened by the error of its clock."""
-    from harness.checkers.machine_clocks import machines_of  # imported here: few histories have several clocks
+    from harness.checkers.machine_clocks import doubted, machines_of  # imported here: few histories have several clocks
 
     machines = machines_of(given if isinstance(given, History) else History.salvage(given)[0])
     client = np.array(calls.clients, dtype=object)[calls.client]
@@ -156,12 +155,7 @@ def _certain(checked: Checked, calls: Calls, given: History | Path, check_calls:
     ]
     if check_calls(merged(parts)).verdict.valid is False:
         return checked
-    error = in_seconds(max(machine.error_ns for machine in machines))
-    explanation = (
-        f"as the clocks read: {checked.verdict.explanation}; the clocks of the machines are known to within {error}, "
-        "and within that there need not be a violation"
-    )
-    return replace(checked, verdict=Verdict(None, explanation, (), checked.verdict.stats))
+    return replace(checked, verdict=doubted(checked.verdict, machines))
 
 
 def _calls_of_key(calls: Calls, key: str) -> Calls:

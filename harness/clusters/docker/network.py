@@ -208,10 +208,14 @@ class LinkFaults:
         for altered in self._altered:
             sources = sorted(source for source, end in altered.links if end == host and altered.alteration.duplicate)
             if sources:
-                addresses = ", ".join(self._boxes[source].ip for source in sources)
-                chance = f"numgen random mod {_PARTS} < {round(altered.alteration.duplicate * _PARTS)}"
-                rules.append(f'iifname != "lo" ip saddr {{ {addresses} }} {chance} dup to {self._boxes[host].ip}')
+                some = self._some_of(sources, altered.alteration.duplicate)
+                rules.append(f'iifname != "lo" {some} dup to {self._boxes[host].ip}')
         return rules
+
+    def _some_of(self, sources: Sequence[str], probability: float) -> str:
+        """Return the condition that matches a packet from one of the ``sources`` with this probability."""
+        addresses = ", ".join(self._boxes[source].ip for source in sources)
+        return f"ip saddr {{ {addresses} }} numgen random mod {_PARTS} < {round(probability * _PARTS)}"
 
     def _arrivals(self, host: str) -> list[str]:
         cut = sorted(self._boxes[source].ip for source, end in self._cuts if end == host)
@@ -219,9 +223,7 @@ class LinkFaults:
         for shaped in self._shaped:
             sources = sorted(source for source, end in shaped.links if end == host and shaped.shape.loss)
             if sources:
-                addresses = ", ".join(self._boxes[source].ip for source in sources)
-                chance = f"numgen random mod {_PARTS} < {round(shaped.shape.loss * _PARTS)}"
-                rules.append(f"ip saddr {{ {addresses} }} {chance} drop")
+                rules.append(f"{self._some_of(sources, shaped.shape.loss)} drop")
         return rules
 
     def _departures(self, host: str) -> list[str]:
