@@ -25,7 +25,7 @@ MOST_GROUPS: Final = 10
 MOST_MESSAGES: Final = 150
 """Messages of one violation."""
 BEFORE: Final = 100
-"""Of more messages than that, so many before the violation are shown, and the rest after it."""
+"""Number of messages shown before the violation if there are more than :data:`MOST_MESSAGES`; the others follow it."""
 MARGIN_NS: Final = 20_000_000
 AROUND: Final = 6
 """Lines of source before and after the line that sent a request."""

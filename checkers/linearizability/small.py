@@ -26,8 +26,8 @@ CONFIGURATIONS: Final = 2_000
 """The most configurations that are tried for a key."""
 IMPOSSIBLE: Final = -1
 Row = tuple[int, ...]
-Told = tuple[Row, bool]
-"""What an effect does, and whether it never changes the value."""
+EffectRow = tuple[Row, bool]
+"""The value after an effect for each value before it, and True if the effect never changes the value."""
 Call = tuple[int, int, int]
 """The positions of invocation and return (NEVER: unknown outcome), and the number of its effect."""
 Effect = tuple[int, int, int]
@@ -58,7 +58,7 @@ def check(calls: Calls, model: Model) -> QuickResult | None:
 
 
 class _Effects:
-    """What the calls do. Values are numbers, from 0 for the initial one."""
+    """The effects of the calls on the register. Values are numbers, from 0 for the initial one."""
 
     def __init__(self, calls: Calls, model: Register) -> None:
         self._calls, self._model = calls, model
@@ -71,7 +71,7 @@ class _Effects:
         self._effects = effects = list({effect for effect in effect_of.values() if effect})
         number = {effect: place for place, effect in enumerate(effects)}
         self._effect = {what: number[effect] if effect else NONE for what, effect in effect_of.items()}
-        self.table: list[Told] = [(self._as_row(*effect), effect[2] in (NONE, effect[0])) for effect in effects]
+        self.table: list[EffectRow] = [(self._as_row(*effect), effect[2] in (NONE, effect[0])) for effect in effects]
 
     def by_key(self) -> dict[int, list[Call]]:
         """Return the calls of each key, by invocation, without those that say nothing."""
@@ -138,7 +138,7 @@ Level = tuple[int, int, list[Move], list[Move]]
 the others, after which come those of unknown outcome."""
 
 
-def _search(calls: Sequence[Call], effects: Sequence[Told]) -> int | None:
+def _search(calls: Sequence[Call], effects: Sequence[EffectRow]) -> int | None:
     """Return the position of the return that no order of the calls reaches, NEVER if there is none; None if the search
     was given up."""
     returns = sorted([(call[1], number) for number, call in enumerate(calls) if call[1] != NEVER])
@@ -188,7 +188,7 @@ def _moves(pending: Sequence[Move], level: int, state: int, done: int) -> list[t
     return found
 
 
-def _levels(calls: Sequence[Call], returns: Sequence[tuple[int, int]], effects: Sequence[Told]) -> Iterator[Level]:
+def _levels(calls: Sequence[Call], returns: Sequence[tuple[int, int]], effects: Sequence[EffectRow]) -> Iterator[Level]:
     """Yield what is pending at each of the ``returns``: positions, each with the number of its call."""
     pending: tuple[list[Move], list[Move]] = [], []  # those that may change the value, and those that never do
     unknown: list[Move] = []

@@ -1,4 +1,4 @@
-"""What ``--verbose`` adds on stderr, and the line that says which defaults come from the project."""
+"""Lines on stderr: those that ``--verbose`` adds, and the one that names the project's defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ compared, not the values."""
 
 
 class Verbosity:
-    """Whether the command that this process executes is verbose."""
+    """Setting of the command that this process executes; ``wanted`` is True if it is verbose."""
 
     wanted = False
 

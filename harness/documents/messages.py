@@ -88,7 +88,7 @@ class MessageTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     full_ns: int = 0
     """Time (ns) from which on nothing was recorded because of its size; 0: all was."""
     undecoded: tuple[str, ...] = ()
-    """What could not be decoded, and why; one sentence a connection, at most 20."""
+    """Connections that could not be decoded, each with the reason in a sentence; at most 20."""
     sources: dict[str, str] = {}
     """Text of the source files that ``file`` names, at most 100,000 characters each."""
     messages: tuple[TracedMessage, ...] = ()

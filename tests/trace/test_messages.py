@@ -1,4 +1,4 @@
-"""What the trace of a simulated run says: times, calls and lines of the lock's source. It changes nothing."""
+"""The trace of a simulated run has times, calls and lines of the lock's source, and changes nothing in the run."""
 
 from __future__ import annotations
 

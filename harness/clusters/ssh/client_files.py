@@ -1,4 +1,4 @@
-"""What the client programs need on a host: this project, the libraries of locks, and the user's own modules.
+"""Files that the client programs need on a host: this project, the libraries of locks, and the user's own modules.
 
 Without a Python that the user names, a host's own ``python3`` runs the clients, with the libraries that are sent: the
 wheels of the client image, which are for one version of Python. With one, only this project is sent, and the libraries

@@ -136,7 +136,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         self._start_resource()
         self._start_clients()
         self._watch_keys()
-        # Nothing is copied or forwarded any more, and a killed harness could not remove the control sockets.
+        # Later steps copy and forward nothing, and a killed harness could not remove the control sockets.
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._report("")
 

@@ -40,7 +40,7 @@ AT_ONCE: Final = 4
 FREEZES: Final = 5
 """The most attempts to freeze a container."""
 GAVE_UP: Final = "unable to freeze"
-"""What runc says if processes did not freeze in time."""
+"""Part of runc's message if processes did not freeze in time."""
 NO_TLS: Final = "use DOCKER_HOST=ssh://[user@]host, or a socket that is forwarded to it"
 INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
 

@@ -15,7 +15,7 @@ HEADER: Final = struct.Struct(">II")
 FILLER: Final = bytes(range(56))
 GAP_S: Final = 0.001
 QUIET_S: Final = 0.5
-"""Nothing has arrived for so long: all that is to come has come."""
+"""Seconds without an arrival after which no further datagram is expected."""
 SO_NO_CHECK: Final = 11
 """Linux: datagrams are sent without a checksum, so that the receiver's kernel does not drop the damaged ones."""
 

@@ -1,4 +1,4 @@
-"""What this host can do, found out by trying: packet rules, clocks of processes, signals."""
+"""Find out by trying whether this host can filter packets and move the clocks of processes."""
 
 from __future__ import annotations
 
