@@ -6,9 +6,10 @@ those tests: ``.ci/setup`` installs it), and in containers where ``-m docker`` a
 
 from __future__ import annotations
 
+import gc
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -32,6 +33,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than cores for ``-n auto``: tests also wait for real servers, browsers and other processes."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep what the collection loads out of the garbage collector: to go through it took a fifth of all tests' time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
