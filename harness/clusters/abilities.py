@@ -344,6 +344,26 @@ class Elections(Peers, Protocol):
         """Return the host that the servers' own protocol names as the leader now; ``None`` if there is none."""
 
 
+@runtime_checkable
+class Membership(Elections, Protocol):
+    """Servers that agree by majority, and whose members can be changed while they work."""
+
+    def members(self, asked: str) -> dict[str, str] | None:
+        """Return the voting members as the host ``asked`` reports them: id by host. ``None`` if it does not answer."""
+
+    def remove_member(self, host: str) -> None:
+        """Ask another member to remove this one, once. They may refuse, or not answer."""
+
+    def ends_when_removed(self) -> bool:
+        """Return True if a removed member's program ends, and its next start without data adds it as a new member."""
+
+    def add_member(self, host: str) -> None:
+        """Ask another member to add a running server as a voting member, once."""
+
+    def ready(self, host: str) -> bool:
+        """Return whether the host serves clients together with the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class MachineClock:
     """The monotonic clock of a machine: the ``clients`` whose times it gave, and the largest error (ns) of their times
@@ -421,11 +441,12 @@ FREEZE: Final[Ability[ClusterFreeze]] = Ability("freeze", ClusterFreeze)
 PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
+MEMBERS: Final[Ability[Membership]] = Ability("members", Membership)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
 CLOCK_ERRORS: Final[Ability[ClockErrors]] = Ability("clock errors", ClockErrors)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
     PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, PACKETS, TAPS, LOCK_KEYS, DISKS, DATA_FILES,
-    PROCESSORS, MEMORY, PEERS, FAILOVER, ELECTIONS,
+    PROCESSORS, MEMORY, PEERS, FAILOVER, ELECTIONS, MEMBERS,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

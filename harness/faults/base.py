@@ -226,12 +226,12 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 GROUPS: Final = (
-    "one", "minority", "majority", "all", "servers", "sentinels", "clients", "primary", "replicas", "holder"
+    "one", "minority", "majority", "all", "servers", "sentinels", "clients", "primary", "replicas", "follower", "holder"
 )  # fmt: skip
 """Targets named by intent; see :func:`targets`."""
 GROUP_ROLES: Final[dict[str, Role]] = {
     "servers": "server", "sentinels": "sentinel", "clients": "client",
-    "primary": "server", "replicas": "server", "holder": "client",
+    "primary": "server", "replicas": "server", "follower": "server", "holder": "client",
 }  # fmt: skip
 """Groups whose role does not depend on the fault. Other groups choose among the hosts that the fault is for."""
 
@@ -240,10 +240,15 @@ def targets(scene: InjectionContext, target: str, default: Sequence[str]) -> lis
     """Return the host names that a target means.
 
     ``one``, ``minority``, ``majority`` and ``all`` choose among ``default``. ``holder`` is the client whose event
-    triggered the fault. ``servers``, ``sentinels``, ``clients``, ``primary`` and ``replicas`` mean what they say.
+    triggered the fault. ``servers``, ``sentinels``, ``clients``, ``primary`` and ``replicas`` mean what they say, and
+    ``follower`` is one of the replicas.
     Anything else is a list of host names with commas; UsageError for a name that no host has.
     """
     servers = scene.hosts("server")
+
+    def replicas() -> list[str]:
+        return [name for name in servers if name not in _primary(scene, servers)]
+
     groups: dict[str, Callable[[], Sequence[str]]] = {
         "one": lambda: [scene.rng.choice(list(default))],
         "minority": lambda: _random_hosts(scene.rng, default, max(1, (len(default) - 1) // 2)),
@@ -253,7 +258,8 @@ def targets(scene: InjectionContext, target: str, default: Sequence[str]) -> lis
         "sentinels": lambda: scene.hosts("sentinel"),
         "clients": lambda: scene.hosts("client"),
         "primary": lambda: _primary(scene, servers),
-        "replicas": lambda: [name for name in servers if name not in _primary(scene, servers)],
+        "replicas": replicas,
+        "follower": lambda: [scene.rng.choice(replicas())],
         "holder": lambda: [scene.client or scene.rng.choice(scene.hosts("client"))],
     }
     if target in groups:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.clusters.abilities import FAILOVER, TAPS, Ability, Needs
+from harness.clusters.abilities import FAILOVER, MEMBERS, TAPS, Ability, Needs
 from harness.clusters.base import Role, role_of
 from harness.errors import UsageError, unknown_name
 from harness.plan import FaultSpec, validation_message
@@ -146,10 +146,14 @@ def _refuse_nobody(spec: FaultSpec, fault: Fault, hosts: list[str]) -> None:
     """Refuse a group without members: a fault that strikes no host would count as one that did no harm."""
     roles = [role_of(name) for name in hosts]
     target = getattr(fault, "target", "")
-    if (target == "sentinels" and "sentinel" not in roles) or (target == "replicas" and roles.count("server") < 2):
+    if (target == "sentinels" and "sentinel" not in roles) or (
+        target in ("replicas", "follower") and roles.count("server") < 2
+    ):
         raise UsageError(f"fault {spec.fault!r}: no host is among {target!r}; there are {', '.join(hosts)}")
     if FAILOVER in fault.needs and roles.count("server") < 2:
         raise UsageError(f"fault {spec.fault!r} needs a replica: two nodes at least")
+    if MEMBERS in fault.needs and roles.count("server") < 3:
+        raise UsageError(f"fault {spec.fault!r} needs three nodes at least: the others must be able to agree")
 
 
 def _refuse_wrong_role(spec: FaultSpec, target: str, roles: tuple[Role, ...]) -> None:

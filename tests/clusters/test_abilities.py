@@ -12,6 +12,7 @@ from harness.clusters.abilities import (
     ELECTIONS,
     FAILOVER,
     INTERRUPTS,
+    MEMBERS,
     MEMORY,
     PACKETS,
     PEERS,
@@ -59,7 +60,10 @@ EVERYWHERE = frozenset(ABILITIES) - {
     TAPS,
     CANCELS,
     INTERRUPTS,
+    MEMBERS,
 }
+CHANGEABLE = {"etcd", "zookeeper"}
+"""Kinds whose members can be changed in containers."""
 IN_MEMORY = {"memcached", "hazelcast"}
 READ = ("redis-", "mysql-", "postgres", "memcached")
 """Beginnings of the kinds whose traffic in containers is read for commands."""
@@ -74,7 +78,9 @@ def test_a_simulated_cluster_has_taps_and_interruptions_and_no_disks(kind: str) 
 def test_containers_have_disks_and_taps_if_their_servers_allow_them(kind: str) -> None:
     disks = frozenset() if kind in IN_MEMORY else frozenset({DISKS, DATA_FILES})
     taps = frozenset({TAPS}) if kind.startswith(READ) else frozenset()
-    assert abilities_of(DockerCluster.part_types(kind)) == EVERYWHERE | {PACKETS} | disks | taps | OF_THE_KIND[kind]
+    members = frozenset({MEMBERS}) if kind in CHANGEABLE else frozenset()
+    able = EVERYWHERE | {PACKETS} | disks | taps | members | OF_THE_KIND[kind]
+    assert abilities_of(DockerCluster.part_types(kind)) == able
 
 
 @pytest.mark.parametrize("kind", kinds("sim"))

@@ -32,6 +32,7 @@ ELSEWHERE = {
     "power-loss",
     "eviction",
     "leader-loss",
+    "membership-change",
     "task-cancel",
     "thread-interrupt",
 }

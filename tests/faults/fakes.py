@@ -141,6 +141,22 @@ class FakeCluster:
     def leader(self) -> str | None:
         return self.primary()
 
+    def members(self, asked: str) -> dict[str, str]:
+        del asked
+        return {name: "1" for name in self.peers() if name not in self.damage["member"]}
+
+    def remove_member(self, host: str) -> None:
+        self._hit("member", host)
+
+    def add_member(self, host: str) -> None:
+        self._undo("member", host)
+
+    def ends_when_removed(self) -> bool:
+        return False
+
+    def ready(self, host: str) -> bool:
+        return self.state(host) == "running"
+
     def limit_processor(self, host: str, share: float, period_s: float) -> Callable[[], None]:
         del share, period_s
         self._hit("starve", host)

@@ -43,7 +43,7 @@ SEVERAL: dict[str, dict[str, Any]] = {
     "thread-interrupt": {"target": "clients"},
 }
 """Parameters with which a fault strikes several hosts; the others do by default."""
-ONE_HOST = {"failover", "leader-loss"}
+ONE_HOST = {"failover", "leader-loss", "membership-change"}
 """Faults of one host."""
 ONE_MESSAGE = {"lost-reply", "delayed-request"}
 """Faults that catch one message, on whichever link it comes first."""
@@ -131,7 +131,7 @@ def test_a_heal_on_all_hosts_or_links_but_one_is_partial(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in FAULTS if name != "none"])
 def test_a_second_heal_undoes_nothing_more(name: str) -> None:
     """A cluster counts what is undone: one call too many would undo another fault."""
-    counted = {"pause", "kill", "power", "cut", "stall", "flood", "starve", "slow", "fill", "packets"}
+    counted = {"pause", "kill", "power", "cut", "stall", "flood", "starve", "slow", "fill", "packets", "member"}
     cluster = FakeCluster()
     damage = inject(name, cluster)
     damage.heal()

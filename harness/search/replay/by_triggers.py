@@ -20,7 +20,7 @@ from harness.run.tapping import Command
 from .delays import as_faults, hold_back
 from .strikes import RecordedStrike, after, before, named, strikes, trigger
 
-GROUPS_BY_CHANCE: Final = ("one", "minority", "majority")
+GROUPS_BY_CHANCE: Final = ("one", "minority", "majority", "follower")
 AT_ONCE: Final = 0.005
 """The longest time (s) from an entry to a strike that counts as simultaneous with it."""
 SHORT: Final = 0.05

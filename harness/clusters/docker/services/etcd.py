@@ -58,6 +58,31 @@ class EtcdServers(EtcdGateway, RealPeers):
     def member_names(self) -> Sequence[str]:
         return self.data_hosts
 
+    # Members. See :class:`harness.clusters.abilities.Membership`.
+
+    def members(self, asked: str) -> dict[str, str] | None:
+        """A member that was added and has not started has no name yet, so members are known by their addresses."""
+        response = self._ask(asked, "cluster/member/list")
+        if response is None:
+            return None
+        hosts = {f"http://{ip}:{PEER_PORT}": host for host, ip in self.addresses.items()}
+        voting = [member for member in response["members"] if not member.get("isLearner")]
+        return {hosts[url]: f"{int(member['ID']):x}" for member in voting for url in member["peerURLs"]}
+
+    def remove_member(self, host: str) -> None:
+        for other in self.member_names():
+            if other == host or (there := self.members(other)) is None:
+                continue
+            if host in there:
+                self._ask(other, "cluster/member/remove", {"ID": str(int(there[host], 16))})
+            return
+
+    def ends_when_removed(self) -> bool:
+        return True
+
+    def add_member(self, host: str) -> None:
+        """Its start command adds it, because a member takes its id and the names of the others from the answer."""
+
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from harness.clusters.key_readers.etcd import EtcdKeyReader
 

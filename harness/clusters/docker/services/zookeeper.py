@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
 import re
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.key_watch import KeyReader
@@ -15,13 +18,20 @@ PEER_PORT: Final = 2888
 ELECTION_PORT: Final = 3888
 TICK_MS: Final = 500
 """Session time-outs are 2 to 20 ticks, 1 to 10 s. The leader drops a follower that is silent for 4 ticks."""
+ACCOUNT: Final = "super:harness"
+"""User and password of the administrator, who may change the members."""
+CHANGE_S: Final = 2.0
+"""Time limit for a request of the administrator, seconds."""
+CONFIG: Final = "/zookeeper/config"
 OWN_NODES: Final = 5
 """Node count of an empty tree: the root under two names, and three nodes of the server's own."""
+_DIGEST: Final = base64.b64encode(hashlib.sha1(ACCOUNT.encode(), usedforsecurity=False).digest()).decode()
 _JAVA: Final = (
     "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
     "-Dzookeeper.preAllocSize=1024",  # KB; the default of 64 MB would be memory here
     "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
     "-Dorg.slf4j.simpleLogger.showShortLogName=true",
+    f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{_DIGEST}",
     "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
     "org.apache.zookeeper.server.quorum.QuorumPeerMain",
 )  # fmt: skip
@@ -42,15 +52,21 @@ class ZooKeeperServers(RealPeers):
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         tick = self.options.get("tick_ms", TICK_MS)
         conf = [
-            "dataDir=/data", f"clientPort={self.port(host)}", "maxClientCnxns=0",
+            "dataDir=/data", "maxClientCnxns=0",
             f"tickTime={tick}", "initLimit=10", "syncLimit=4",
             "admin.enableServer=false", "4lw.commands.whitelist=srvr",
         ]  # fmt: skip
         if len(self.roles) > 1:
-            conf += [f"server.{self._number(name)}={self.addresses[name]}:{PEER_PORT}:{ELECTION_PORT}"
-                     for name in self.roles]  # fmt: skip
+            conf += ["reconfigEnabled=true", *map(self._member, self.roles)]
+        else:
+            conf.append(f"clientPort={self.port(host)}")
         environment = {"CONF": "\n".join(conf) + "\n", "NUMBER": self._number(host)}
         return ["sh", "-c", _START, "start", *_JAVA], environment
+
+    def _member(self, host: str) -> str:
+        """Return the line of the configuration that makes a host a voting member."""
+        where = f"{self.addresses[host]}:{PEER_PORT}:{ELECTION_PORT}"
+        return f"server.{self._number(host)}={where}:participant;{self.port(host)}"
 
     @staticmethod
     def _number(host: str) -> str:
@@ -90,6 +106,55 @@ class ZooKeeperServers(RealPeers):
         """Epoch of the member's last transaction (upper half of its zxid); 0 if it does not answer."""
         zxid = self._field(host, "Zxid")
         return int(zxid, 16) >> 32 if zxid else 0
+
+    # Members. See :class:`harness.clusters.abilities.Membership`.
+
+    def members(self, asked: str) -> dict[str, str] | None:
+        found = self._administer(asked, lambda client: client.get_async(CONFIG))
+        if found is None:
+            return None
+        voters = re.findall(r"^server\.(\d+)=\S+:participant;", found[0].decode(), re.MULTILINE)
+        return {f"n{number}": number for number in voters}
+
+    def remove_member(self, host: str) -> None:
+        self._change(host, None, self._number(host))
+
+    def ends_when_removed(self) -> bool:
+        return False
+
+    def add_member(self, host: str) -> None:
+        self._change(host, self._member(host), None)
+
+    def _change(self, host: str, joining: str | None, leaving: str | None) -> None:
+        """Ask another member than ``host`` to change the members. It is not known whether one that gave no answer did
+        it, so no other one is asked."""
+        for other in self.roles:
+            if other != host and self.ready(other):
+                self._administer(other, lambda client: client.reconfig_async(joining, leaving, None, -1))
+                return
+
+    def _administer(self, host: str, ask: Callable[[Any], Any]) -> Any:
+        """Send a request of the administrator and return its answer, ``None`` if there was none or it was refused."""
+        from kazoo.client import KazooClient
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+        from kazoo.retry import KazooRetry
+
+        never = KazooRetry(max_tries=0)
+        with contextlib.ExitStack() as closing:
+            try:
+                closing.enter_context(self.gate.open())
+                address, port = self.reached(host)
+                client = KazooClient(
+                    f"{address}:{port}", timeout=4.0, connection_retry=never, command_retry=never,
+                    auth_data=[("digest", ACCOUNT)],
+                )  # fmt: skip
+                closing.callback(client.close)
+                closing.callback(client.stop)
+                client.start(timeout=CHANGE_S)
+                return ask(client).get(timeout=CHANGE_S)
+            except (KazooException, KazooTimeoutError, OSError):
+                return None
 
     def key_reader(self, host: str) -> Callable[[], KeyReader]:
         from harness.clusters.key_readers.zookeeper import ZooKeeperKeyReader
