@@ -364,6 +364,33 @@ class Membership(Elections, Protocol):
         """Return whether the host serves clients together with the others."""
 
 
+DEFAULT_RELEASE: Final = "default"
+"""Name of the release that the servers' own image has."""
+
+
+@runtime_checkable
+class ServerReleases(Protocol):
+    """Servers that can be started as another release, with the data that they have."""
+
+    def end_program(self, host: str, within_s: float) -> bool:
+        """Ask a server's program to end (SIGTERM), and kill it if that takes longer than ``within_s`` seconds. Return
+        True if it ended by itself. Counts as a kill, and needs a :meth:`Processes.start`."""
+
+    def choose_release(self, host: str, release: str) -> None:
+        """Let the next starts of a server run this release. It must be one of those that the cluster was told to have
+        at hand, or :data:`DEFAULT_RELEASE`."""
+
+    def reported_version(self, host: str) -> str:
+        """Return product and version as the server reports them, such as ``valkey 8.1.8``; empty without an answer."""
+
+    def serves(self, host: str) -> bool:
+        """Return whether a server works; a replica also whether it receives the data of its primary."""
+
+    def hand_over(self, host: str, within_s: float) -> bool:
+        """Let another server become the primary in the place of ``host``. Return True if another one is, or if none of
+        the servers leads the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class MachineClock:
     """The monotonic clock of a machine: the ``clients`` whose times it gave, and the largest error (ns) of their times
@@ -442,11 +469,12 @@ PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 MEMBERS: Final[Ability[Membership]] = Ability("members", Membership)
+RELEASES: Final[Ability[ServerReleases]] = Ability("releases", ServerReleases)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
 CLOCK_ERRORS: Final[Ability[ClockErrors]] = Ability("clock errors", ClockErrors)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
     PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, PACKETS, TAPS, LOCK_KEYS, DISKS, DATA_FILES,
-    PROCESSORS, MEMORY, PEERS, FAILOVER, ELECTIONS, MEMBERS,
+    PROCESSORS, MEMORY, PEERS, FAILOVER, ELECTIONS, MEMBERS, RELEASES,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

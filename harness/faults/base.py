@@ -198,6 +198,10 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def inject(self, scene: InjectionContext) -> Damage:
         raise NotImplementedError
 
+    def releases(self) -> tuple[str, ...]:
+        """Return the releases of the servers that must be at hand beside the one with which they start."""
+        return ()
+
     @classmethod
     def effect_ns(cls, record: FaultRecord) -> int:
         """Return when it took effect, ns (monotonic): later than the injection if it waits for a call."""

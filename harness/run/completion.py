@@ -13,11 +13,11 @@ import msgspec
 
 from harness.checkers import catalogue as checker_catalogue
 from harness.clusters import kinds, server_options
-from harness.clusters.abilities import abilities_of, lacking
+from harness.clusters.abilities import DEFAULT_RELEASE, abilities_of, lacking
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
 from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
-from harness.faults.catalogue import fault_class, needs, refuse_overlap, refuse_unknown_words, scheduled
+from harness.faults.catalogue import build_fault, fault_class, needs, refuse_overlap, refuse_unknown_words, scheduled
 from harness.plan import BACKENDS, SERVERS, SSH, FaultSpec, Plan
 from harness.sim import patches
 from harness.worker.client_program import find_workload
@@ -108,6 +108,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
         refuse_faults_on_hosts(plan, kind, part_types(SSH, kind))
     for spec in plan.faults:
         _refuse_impossible(spec, plan.cluster, kind)
+        _refuse_unknown_release(spec, of, plan)
         _refuse_impossible_event(spec, plan.workload)
         _refuse_other_methods(spec, lock)
         refuse_unknown_words(spec, hosts)
@@ -221,6 +222,23 @@ def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
     able = sorted(ability.name for ability in abilities_of(parts))
     hint = f"{can[0]} can" if can else f"it supports {', '.join(able)}"
     raise UsageError(f"nemesis {spec.fault!r} needs {', '.join(missing)}, which {kind} on {backend} cannot do; {hint}")
+
+
+def _refuse_unknown_release(spec: FaultSpec, of: kinds.Kind, plan: Plan) -> None:
+    """Refuse a fault that starts servers as a release that there is not, or as the one that they are."""
+    for release in build_fault(spec).releases():
+        started = plan.server_options.get("release", DEFAULT_RELEASE)
+        if release == started:
+            raise UsageError(f"fault {spec.fault!r}: the servers start with the release {started!r} already")
+        if release == DEFAULT_RELEASE:
+            continue
+        rule = of.options.get("release")
+        if rule is None:
+            raise UsageError(f"fault {spec.fault!r}: there is one release of {of.about}, got {release!r}")
+        try:
+            rule("release", release, plan.cluster)
+        except UsageError as error:
+            raise UsageError(f"fault {spec.fault!r}: the server option {str(error).partition(': ')[2]}") from error
 
 
 def _refuse_holding(plan: Plan) -> None:

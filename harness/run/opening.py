@@ -14,7 +14,7 @@ from harness.clusters.base import Cluster
 from harness.clusters.client_host import AGENT
 from harness.clusters.kinds import KINDS
 from harness.clusters.sim.cluster import SimCluster
-from harness.faults.catalogue import needs
+from harness.faults.catalogue import build_fault, needs
 from harness.plan import Plan
 from harness.worker import world
 from harness.worker.client_program import find_lock, stock_of
@@ -82,6 +82,7 @@ def open_containers(
         resource=_resource_of(plan),
         options=plan.server_options,
         needs=frozenset(need for spec in plan.faults for need in needs(spec)),
+        releases=[release for spec in plan.faults for release in build_fault(spec).releases()],
         image=plan.image,
         report=report,
         sites=sites,

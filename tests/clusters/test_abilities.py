@@ -17,6 +17,7 @@ from harness.clusters.abilities import (
     PACKETS,
     PEERS,
     PROCESSES,
+    RELEASES,
     TAPS,
     Needs,
     abilities_of,
@@ -61,6 +62,7 @@ EVERYWHERE = frozenset(ABILITIES) - {
     CANCELS,
     INTERRUPTS,
     MEMBERS,
+    RELEASES,
 }
 CHANGEABLE = {"etcd", "zookeeper"}
 """Kinds whose members can be changed in containers."""
@@ -79,7 +81,8 @@ def test_containers_have_disks_and_taps_if_their_servers_allow_them(kind: str) -
     disks = frozenset() if kind in IN_MEMORY else frozenset({DISKS, DATA_FILES})
     taps = frozenset({TAPS}) if kind.startswith(READ) else frozenset()
     members = frozenset({MEMBERS}) if kind in CHANGEABLE else frozenset()
-    able = EVERYWHERE | {PACKETS} | disks | taps | members | OF_THE_KIND[kind]
+    releases = frozenset({RELEASES}) if kind.startswith("redis-") else frozenset()
+    able = EVERYWHERE | {PACKETS} | disks | taps | members | releases | OF_THE_KIND[kind]
     assert abilities_of(DockerCluster.part_types(kind)) == able
 
 

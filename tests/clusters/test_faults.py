@@ -33,6 +33,7 @@ ELSEWHERE = {
     "eviction",
     "leader-loss",
     "membership-change",
+    "rolling-upgrade",
     "task-cancel",
     "thread-interrupt",
 }

@@ -157,6 +157,24 @@ class FakeCluster:
     def ready(self, host: str) -> bool:
         return self.state(host) == "running"
 
+    def end_program(self, host: str, within_s: float) -> bool:
+        del host, within_s
+        return True
+
+    def choose_release(self, host: str, release: str) -> None:
+        del release
+        self._hit("release", host)
+
+    def reported_version(self, host: str) -> str:
+        return "valkey 8.1.8" if host in self.damage["release"] else "redis 7.0.15"
+
+    def serves(self, host: str) -> bool:
+        return self.state(host) == "running"
+
+    def hand_over(self, host: str, within_s: float) -> bool:
+        del host, within_s
+        return True
+
     def limit_processor(self, host: str, share: float, period_s: float) -> Callable[[], None]:
         del share, period_s
         self._hit("starve", host)

@@ -51,7 +51,9 @@ BY_CHANCE = {"packet-loss"}
 """The effect is counted over all links together."""
 FAULTS = [name for name in fault_names() if name != "none"]
 ON_SEVERAL = [name for name in FAULTS if name not in ONE_HOST | ONE_MESSAGE | BY_CHANCE]
-LEAVES_NOTHING = {"client-hang", "connection-reset", "task-cancel", "thread-interrupt", *ONE_MESSAGE}
+LEAVES_NOTHING = {
+    "client-hang", "connection-reset", "rolling-upgrade", "task-cancel", "thread-interrupt", *ONE_MESSAGE
+}  # fmt: skip
 """Faults whose heal has nothing to undo on the hosts that they struck."""
 
 

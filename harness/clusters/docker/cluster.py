@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import kinds
-from harness.clusters.abilities import DATA_FILES, DISKS, PROCESSORS, TAPS, TRAFFIC, Needs
+from harness.clusters.abilities import (
+    DATA_FILES,
+    DISKS,
+    PROCESSORS,
+    RELEASES,
+    TAPS,
+    TRAFFIC,
+    Needs,
+)
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, ClientError, EntryThread, end_histories
 from harness.clusters.conversation import Refused, Unanswered
@@ -41,6 +49,7 @@ from .processes import ProcessMethods
 from .processors import Processors
 from .site import RESOURCE, RESOURCE_PORT, NewSites, Site, SiteRequest, SiteSource
 from .taps import CommandTap
+from .upgrades import Upgrades
 from .user_modules import PLACE
 from .wire import WireRecorder
 
@@ -71,7 +80,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
 
     ``needs`` are the abilities that the plan's faults use: expensive parts, such as a proxy beside each client, exist
     only if needed. ``resource`` is the configuration of :mod:`harness.worker.resource_server`; ``image`` replaces the
-    servers' own image; ``sites`` provides the containers.
+    servers' own image; ``sites`` provides the containers. ``releases`` are those that the servers may be started as
+    later; they must be among the kind's own.
     """
 
     backend = "docker"
@@ -86,6 +96,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         resource: str,
         options: Mapping[str, Any],
         needs: Needs,
+        releases: Sequence[str] = (),
         image: str = "",
         report: Report = lambda line: None,  # noqa: ARG005
         by_hand: bool = False,
@@ -108,6 +119,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._taps: CommandTap | None = None
         self._processors: Processors | None = None
         self._data_files: DataFiles | None = None
+        self._upgrades: Upgrades | None = None
+        self._releases = tuple(releases)
         self._image = image
         self._report = report
         self._about: ObservedFacts = {}
@@ -131,11 +144,13 @@ class DockerCluster(LinkMethods, ProcessMethods):
         servers, floods = servers_class(kind), floods_class(kind)
         taps = CommandTap if servers.COMMANDS is not None else None
         files = None if servers.DISKS is None else DataFiles
-        return cls, servers, Processors, *(part for part in (servers.DISKS, files, floods, taps) if part is not None)
+        releases = Upgrades if servers.PROGRAMS else None
+        optional = servers.DISKS, files, releases, floods, taps
+        return cls, servers, Processors, *(part for part in optional if part is not None)
 
     @property
     def parts(self) -> tuple[object, ...]:
-        optional = (self._disks, self._data_files, self._processors, self._floods, self._taps)
+        optional = (self._disks, self._data_files, self._processors, self._upgrades, self._floods, self._taps)
         return self, self.servers, *(part for part in optional if part is not None)
 
     # Start and stop.
@@ -192,6 +207,9 @@ class DockerCluster(LinkMethods, ProcessMethods):
         own = images.ensure(self._image) if self._image else ""
         roles, servers = self.servers.roles, self.servers
         there = {name: own if own and role == "server" else servers.image(images, name) for name, role in roles.items()}
+        if RELEASES in self._needs:
+            both = servers.image_with_releases(images, own, self._releases)
+            there |= dict.fromkeys(servers.data_hosts, both)
         needs = self._clients
         client_image = images.client(needs.requirements, needs.runtime, needs.releases) if self._names else ""
         self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
@@ -236,6 +254,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._data_files = DataFiles(
                 self._helper, self._boxes, self.servers.NEWEST, lambda host: self._server(host).starts
             )
+        if RELEASES in self._needs:
+            self._upgrades = Upgrades(self.servers, self._server, self.end)
         if PROCESSORS in self._needs:
             self._processors = Processors(self._helper, self._boxes)
             self._closing.callback(self._processors.release)
@@ -323,6 +343,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
             on_line = partial(self.servers.on_log_line, name)
             program, restore = self.servers.program(name), self.servers.RESTORE
             server = self._hosts[name] = ServerHost(name, role, self._boxes[name], program, restore, on_line)
+            if RELEASES in self._needs and role == "server":
+                server.release = self.servers.options.get("release", "")
             self._closing.callback(server.close)
         self._hosts.update(clients)
         if not self._by_hand:

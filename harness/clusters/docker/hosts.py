@@ -19,7 +19,8 @@ from harness.clusters.docker.containers.channel import Channel
 from harness.clusters.docker.containers.engine import Box
 
 STANDBY: Final = """restore=$1; shift
-read -r how || exit
+read -r how release || exit
+[ -z "$release" ] || PATH=/releases/$release:$PATH
 case $how in
 wiped) rm -rf /data/* ;;
 new) rm -rf /data/* /data/.[!.]* /tmp/* /tmp/.[!.]*; eval "$restore" ;;
@@ -61,6 +62,9 @@ class ServerHost:
         self._running: Channel | None = None
         self._next: Channel | None = None
         self._closed = False
+        self.release = ""
+        """Name of the release that the next start runs, below ``/releases`` in the container; empty for the one that
+        the image's ``PATH`` has."""
         self.starts = 0
         """How often the program was started."""
         self._lock = threading.Lock()
@@ -88,7 +92,7 @@ class ServerHost:
             assert self._next is not None
             self.standing_by.clear()
             spare(self.box, [])
-            self._next.send(how.encode())
+            self._next.send(f"{how} {self.release}".encode())
             self._running = self._next
             self.starts += 1
         threading.Thread(target=self._stand_by_again, args=(spare,), daemon=True).start()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from harness.clusters.abilities import DEFAULT_RELEASE
 from harness.clusters.base import ClusterEndpoints, Role
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
@@ -49,6 +50,10 @@ class RealServers(ABC):
     NEWEST: ClassVar[tuple[str, ...]] = ("**/*",)
     """Patterns of the files with a server's newest data, below ``/data``."""
 
+    PROGRAMS: ClassVar[Mapping[str, str]] = {}
+    """Names of the programs of another release: as they are called, by their names in the files of the release. Empty
+    if servers cannot be started as another release."""
+
     def __init__(self, kind: str, nodes: int, options: Mapping[str, Any]) -> None:
         self.kind = kind
         self.options = options
@@ -64,6 +69,14 @@ class RealServers(ABC):
     def image(self, images: Images, host: str) -> str:  # noqa: ARG002
         """Return the reference of a host's image, building it if it does not exist."""
         return images.server(KINDS.find(self.kind).service)
+
+    def image_with_releases(self, images: Images, own: str, releases: Sequence[str]) -> str:
+        """Return the reference of an image of servers that has these releases, and the one with which they start,
+        below ``/releases``. ``own`` is the user's image, empty for the kind's."""
+        base = own or images.server(KINDS.find(self.kind).service)
+        started = [self.options["release"]] if "release" in self.options else []
+        wanted = sorted({*started, *releases} - {DEFAULT_RELEASE})
+        return images.with_releases(base, wanted, self.PROGRAMS)
 
     @abstractmethod
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
@@ -120,6 +133,20 @@ class RealServers(ABC):
     @abstractmethod
     def version(self) -> str:
         """Name and version that the servers report; empty if they do not answer."""
+
+    # Releases. See :class:`harness.clusters.abilities.ServerReleases`.
+
+    def version_of(self, host: str) -> str:  # noqa: ARG002
+        """Name and version that a server reports; empty if it does not answer, or if the kind does not ask."""
+        return ""
+
+    def serves(self, host: str) -> bool:
+        """Return whether a server works; a replica also whether it receives the data of its primary."""
+        return self.answers(host)
+
+    def hand_over(self, host: str, within_s: float) -> bool:  # noqa: ARG002
+        """Let another server become the primary; True if none of the servers leads the others."""
+        return True
 
     # Clocks.
 

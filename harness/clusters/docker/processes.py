@@ -120,6 +120,18 @@ class ProcessMethods(ABC):
             if isinstance(target, ServerHost):
                 self._link_faults.refuse(host, self.servers.port(host))
 
+    def end(self, host: str, within_s: float) -> bool:
+        """See :meth:`harness.clusters.abilities.ServerReleases.end_program`."""
+        if self.frozen:
+            return False
+        self._hosts[host].await_start()
+        self._helper.terminate(self._boxes[host])
+        deadline = time.monotonic() + within_s
+        while (lives := self.incarnation(host) is not None) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self.kill(host)
+        return not lives
+
     def start(self, host: str, *, wiped: bool) -> None:
         with self._damaging:
             if self.frozen:

@@ -140,6 +140,10 @@ class Helper:
         meanwhile()
         request.result(PATIENCE)
 
+    def terminate(self, box: Box) -> None:
+        """Send SIGTERM to all processes in a box, and do not wait."""
+        self._ask("terminate", pid=box.pid)
+
     def empty(self, boxes: Sequence[Box]) -> None:
         """Kill all processes in these boxes, also those that were spared."""
         for box in boxes:

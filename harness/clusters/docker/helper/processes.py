@@ -103,8 +103,19 @@ def kill(pid: int) -> list[int]:
     return sorted(killed)
 
 
-def _kill(pid: int) -> None:
+def terminate(pid: int) -> list[int]:
+    """Send SIGTERM to all processes in the container of ``pid`` except ``pid``, and return them.
+
+    :raises NamespaceError: there is no such process, or it is in no container.
+    """
+    asked = members(pid)
+    for member in asked:
+        _kill(member, signal.SIGTERM)
+    return asked
+
+
+def _kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         return  # it has ended by itself

@@ -202,6 +202,7 @@ class Operations:
             "members": self._members,
             "spare": self._spare,
             "kill": self._kill,
+            "terminate": lambda given: processes.terminate(given.pid()),
             "states": self._states,
             "clock": self._clock,
             "offset": self._offset,

@@ -34,6 +34,8 @@ SCRATCH: Final = "scratch"
 """Folder with a subfolder for each image; in a checkout it is a link to ``docker/``."""
 LEFT_OUT: Final = frozenset({"target", "node_modules", PROGRAM})
 """Output folders of manual builds, which are no input of an image."""
+UPGRADE: Final = "upgrade"
+"""Folder of the Dockerfile of servers that have several releases."""
 LEAVE_OUT: Final = "docker load it, check the name, or leave it out to have an image built from Debian's packages"
 JARS: Final = {"hazelcast": maven.HAZELCAST}
 """Maven artifacts of the servers that Debian does not package."""
@@ -102,6 +104,25 @@ class Images:
             "wheel": repr(redis_releases.WHEELS[release]).encode(),
         }
         return self._made(Recipe(redis_releases.IMAGE, self._base, inputs, fill))
+
+    def with_releases(self, base: str, releases: Sequence[str], programs: Mapping[str, str]) -> str:
+        """Image of servers that also has other releases: each in a folder ``/releases/NAME``.
+
+        ``programs`` are names of programs as they are called, by their names in the files of a release.
+        """
+
+        def fill(context: Path) -> None:
+            for release in releases:
+                folder = context / "releases" / release
+                folder.mkdir(parents=True)
+                self._progress(f"fetching {release}")
+                for name, called in programs.items():
+                    redis_releases.extract(release, folder / name)
+                    (folder / name).rename(folder / called).chmod(0o755)
+
+        sources = {f"release {release}": repr(redis_releases.WHEELS[release]).encode() for release in releases}
+        inputs = {**self._inputs(UPGRADE, base), **sources, "programs": repr(sorted(programs.items())).encode()}
+        return self._made(Recipe(UPGRADE, base, inputs, fill))
 
     def client(self, requirements: Sequence[str] = (), runtime: str = "", releases: Releases = NO_RELEASES) -> str:
         """Return the image of clients, the resource and the helper: Python with this project.

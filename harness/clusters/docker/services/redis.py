@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import redis
 from redis.backoff import NoBackoff
@@ -38,6 +39,7 @@ class RedisServers(RealServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
 
     COMMANDS = RedisCommands
+    PROGRAMS: ClassVar[Mapping[str, str]] = {"server": "redis-server"}
     NEWEST = ("appendonlydir/*.incr.aof", "appendonly.aof")  # the latter before Redis 7
 
     def image(self, images: Images, host: str) -> str:
@@ -111,7 +113,10 @@ class RedisServers(RealServers):
 
     def version(self) -> str:
         """Name and version that the first server reports."""
-        response: Any = self._ask("n1", lambda client: client.info("server"))
+        return self.version_of("n1")
+
+    def version_of(self, host: str) -> str:
+        response: Any = self._ask(host, lambda client: client.info("server"))
         return product(response) if response else ""
 
 
@@ -186,6 +191,21 @@ class SentinelServers(RedisServers, RealPeers):
         found = self._ask(sentinel, lambda client: client.sentinel_get_master_addr_by_name(SERVICE))
         ips = {ip: host for host, ip in self.addresses.items()}
         return ips.get(found[0]) if found else None
+
+    def serves(self, host: str) -> bool:
+        info: Any = self._ask(host, lambda client: client.info("replication"))
+        return bool(info) and (info["role"] == "master" or info.get("master_link_status") == "up")
+
+    def hand_over(self, host: str, within_s: float) -> bool:
+        """Let the sentinels promote a replica, as an operator does (Redis documentation, "SENTINEL FAILOVER")."""
+        deadline = time.monotonic() + within_s
+        asked = False
+        while (primary := self.primary()) in (None, host) and time.monotonic() < deadline:
+            asked = asked or any(
+                self._ask(sentinel, lambda client: client.sentinel_failover(SERVICE)) for sentinel in self._sentinels()
+            )
+            time.sleep(0.02)
+        return primary not in (None, host)
 
     def ready(self, host: str) -> bool:
         replicas = len(self.data_hosts) - 1
