@@ -16,8 +16,8 @@ windows inside a piece. So whatever comes before a call was invoked before the c
 piece has an earlier point, and an unknown call is used in a piece only if it was invoked before the last point of it.
 
 **The cost.** A history takes linear time if its unknown calls are needed in few places, or if two are enough in each.
-In general the question is NP-complete (docs/checking.md): so pieces and parts have a largest size, and searches in
-them a largest number of configurations. A history that is not decided so is left to the search.
+In general the question is NP-complete (docs/concepts/algorithms.md). So pieces and parts have a largest size, and
+searches in them a largest number of configurations. A history that is not decided so is left to the search.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def fidelity_command(
     """Send the same commands and faults to a simulated and a real server, and show where their answers differ.
 
     The figure counts commands, faults and clock moves. Exit status 1 if a divergence is not documented in
-    docs/fidelity.md, 3 if it was interrupted (what was compared by then is stored), 4 if this machine lacks a real
+    docs/fidelity/, 3 if it was interrupted (what was compared by then is stored), 4 if this machine lacks a real
     server, else 0. With --run: 1 if a recorded reply is impossible, 3 if no server's traffic could be checked, else 0.
     """
     if run is not None:

@@ -25,7 +25,7 @@ class FidelityDivergence(msgspec.Struct, frozen=True, kw_only=True):
     simulated: str = ""
     """Answer of the simulated server to the last step."""
     known: str = ""
-    """Title of its section in ``docs/fidelity.md``; empty if it is not documented."""
+    """Title of its section on the pages of ``docs/fidelity/``; empty if it is not documented."""
 
 
 class FidelityServer(msgspec.Struct, frozen=True, kw_only=True):

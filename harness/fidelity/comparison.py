@@ -44,7 +44,7 @@ class ServerPair(Protocol):
         """Empty both servers, and yield the answers of both to each step. A caller may stop early."""
 
     def known(self, step: Step, answers: AnswerPair) -> str:
-        """Return the title in ``docs/fidelity.md`` of a known difference, "" if it is not known."""
+        """Return the title in ``docs/fidelity/`` of a known difference, "" if it is not known."""
 
 
 class Server(Protocol):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,6 +23,7 @@ from harness.fidelity.memcached.pair import (
 from harness.sim.servers.memcached.commands import NOT_A_NUMBER, CommandHandler
 from harness.sim.servers.memcached.server import MemcachedServer
 from harness.sim.servers.memcached.store import ItemStore
+from tests.fidelity.documented import documented
 from tests.fidelity.real import assert_agreement, same, started
 from tests.fidelity.record_memcached import record
 from tests.sim.redis_client import DirectConn
@@ -111,7 +111,7 @@ def test_key_that_is_too_long_discards_the_unsent_answers(pair: MemcachedPair) -
 def test_spaces_after_a_number_are_a_known_difference() -> None:
     padded = repr(b"TOUCHED\r\nVALUE b 0 21 #37\r\n0                    \r\nEND\r\n")
     assert without_padding(padded) == without_padding(repr(b"TOUCHED\r\nVALUE b 0 1 #37\r\n0\r\nEND\r\n"))
-    assert f"\n### {PADDING}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    assert PADDING in documented("memcached")
     assert without_padding(padded) != without_padding(repr(b"TOUCHED\r\nVALUE b 0 1 #37\r\n1\r\nEND\r\n"))
 
 
@@ -126,7 +126,7 @@ def test_a_large_number_before_a_minus_sign_is_a_known_difference(pair: Memcache
     assert (found.real, found.simulated) == (repr(NOT_A_NUMBER), repr(str((1 << 64) - 8).encode() + b"\r\n"))
     assert pair.known(steps[-1], found) == MINUS
     assert not pair.known(steps[-1], found._replace(simulated=repr(b"7\r\n")))
-    assert f"\n### {MINUS}\n" in (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    assert MINUS in documented("memcached")
 
 
 # Mutants of the simulated server.

@@ -20,6 +20,7 @@ from harness.sim.servers.zookeeper import tree
 from harness.sim.servers.zookeeper.prepare import Preparer
 from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from harness.sim.servers.zookeeper.watches import WatchManager
+from tests.fidelity.documented import documented
 from tests.fidelity.real import assert_agreement, started
 
 
@@ -137,5 +138,6 @@ def test_order_of_children_is_a_known_difference_and_their_names_are_not() -> No
     answer = "[[('children', 0, (0, 308), ['a-0000000001', 'b'])], [('ping', 0, (0, 308), None)]]"
     other = answer.replace("['a-0000000001', 'b']", "['b', 'a-0000000001']")
     assert known(AnswerPair(answer, other)) == CHILDREN
+    assert CHILDREN in documented("zookeeper")
     assert known(AnswerPair(answer, other.replace("'b'", "'c'"))) == ""
     assert known(AnswerPair(answer, other.replace("'ping', 0", "'ping', -4"))) == ""

@@ -65,7 +65,7 @@ class ExtendedQueries:
         found.append(("bind", portal, name, values, rng.choice((0, 0, 1))))
         if rng.random() < 0.5:
             found.append(("describe", "P", portal))
-        whole = "FOR UPDATE" in text or "RETURNING" in text  # see "Rows fetched in parts" in docs/fidelity.md
+        whole = "FOR UPDATE" in text or "RETURNING" in text  # docs/fidelity/postgresql.md, "Rows fetched in parts"
         found.append(("execute", portal, 0 if whole else rng.choice((0, 0, 1))))
         if rng.random() < 0.2:
             found.append(rng.choice((("execute", portal, 0), ("close", "P", portal), ("describe", "P", "none"))))

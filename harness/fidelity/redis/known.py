@@ -1,4 +1,4 @@
-"""The known differences between the simulated Redis and a real one: their titles in ``docs/fidelity.md``."""
+"""The known differences between the simulated Redis and a real one: their titles in ``docs/fidelity/redis.md``."""
 
 from __future__ import annotations
 

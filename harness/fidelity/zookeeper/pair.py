@@ -83,6 +83,6 @@ def start(members: int) -> Iterator[MembersPair]:
 
 
 def known(answers: AnswerPair) -> str:
-    """Return the title of a known difference in ``docs/fidelity.md``, "" if the answers differ otherwise."""
+    """Return the title of a known difference in ``docs/fidelity/zookeeper.md``, "" if the answers differ otherwise."""
     real, simulated = (_NAMES.sub(lambda found: str(sorted(found[1].split(", "))), answer) for answer in answers)
     return CHILDREN if real == simulated else ""

@@ -1,4 +1,7 @@
-"""Histories of an owner mutex that have an order if and only if a formula can be satisfied (``docs/checking.md``)."""
+"""Histories of an owner mutex that have an order if and only if a formula can be satisfied.
+
+``docs/concepts/algorithms.md`` has the proof.
+"""
 
 from __future__ import annotations
 
