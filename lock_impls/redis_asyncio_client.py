@@ -8,6 +8,8 @@ import redis
 from redis.asyncio import Redis
 from redis.asyncio.sentinel import Sentinel
 
+from harness.errors import UsageError
+
 from .base import Endpoints
 from .redis_client import TIMEOUTS, is_an_answer
 
@@ -31,7 +33,10 @@ class AsyncRedisClient(Redis):
 
 
 def open_client(endpoints: Endpoints, **options: Any) -> AsyncRedisClient:
-    """Open a client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's."""
+    """Open a client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's. UsageError
+    for a Redis Cluster."""
+    if endpoints.kind == "redis-cluster":
+        raise UsageError("locks with redis-py's asyncio client cannot run on redis-cluster")
     options = {**TIMEOUTS, **options}
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]

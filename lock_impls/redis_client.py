@@ -11,10 +11,11 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 import redis
 import redis.client
+import redis.exceptions
 from redis.exceptions import BusyLoadingError, ReadOnlyError
 from redis.sentinel import Sentinel
 
@@ -70,6 +71,15 @@ class RedisClient(redis.StrictRedis):
             self.unanswered += not is_an_answer(error)
             raise
 
+    def acknowledged(self, key: str, replicas: int, milliseconds: int) -> int:  # noqa: ARG002 - a cluster needs the key
+        """Send WAIT after a write of ``key``, and return how many replicas have acknowledged it.
+
+        WAIT counts acknowledgements of the writes of its own connection. If redis-py repeats it on a new connection,
+        which has written nothing, the answer is just the number of replicas.
+        """
+        number: int = self.wait(replicas, milliseconds)
+        return number
+
     def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Pipeline:
         pipeline = _CountedPipeline(self.connection_pool, self.response_callbacks, transaction, shard_hint)
         pipeline.counts_for = self
@@ -99,9 +109,26 @@ TIMEOUTS: Final = {"socket_timeout": ANSWER_TIMEOUT, "socket_connect_timeout": A
 """Limits (s) of redis-py 8. Releases before that have none, so that a lost answer would block its client for ever."""
 
 
+CLUSTER_ERRORS: Final[tuple[type[Exception], ...]] = tuple(
+    vars(redis.exceptions)[name] for name in ("RedisClusterException",) if hasattr(redis.exceptions, name)
+)
+"""Errors of redis-py's cluster client that are no RedisError: no node answers, or a slot has no owner. Releases before
+4.1 have no cluster client."""
+
+
 def open_client(endpoints: Endpoints, **options: Any) -> RedisClient:
-    """Open a client of the one Redis, or of the primary that the sentinels name; ``options`` are redis-py's."""
+    """Open a client of the one Redis, of the primary that the sentinels name, or of the cluster; ``options`` are
+    redis-py's.
+
+    The client of a cluster has the same methods for requests about one key, and is no subclass. It connects at once:
+    LockError if no node answers.
+    """
     options = {**TIMEOUTS, **options}
+    if endpoints.kind == "redis-cluster":
+        from .redis_cluster_client import open_cluster  # late: releases of redis-py before 4.1 lack it
+
+        with known_outcome():
+            return cast(RedisClient, open_cluster(endpoints, **options))
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
         primary: RedisClient = sentinel.master_for(endpoints.service, redis_class=RedisClient)  # type: ignore[no-untyped-call]
@@ -124,7 +151,7 @@ def known_outcome(*clients: CountsUnanswered, refusals: tuple[type[Exception], .
     for the second time.
     """
     before = unanswered(clients)
-    refused: tuple[type[Exception], ...] = (redis.RedisError, LockError, *refusals)
+    refused: tuple[type[Exception], ...] = (redis.RedisError, LockError, *CLUSTER_ERRORS, *refusals)
     try:
         yield
     except refused as error:

@@ -10,8 +10,10 @@ from typing import Final
 from .base import Failure
 
 SINGLE_KEY_KINDS: Final = ("redis-single", "redis-sentinel")
+ONE_SLOT_KINDS: Final = (*SINGLE_KEY_KINDS, "redis-cluster")
+"""For locks whose requests name one key only, so that one node of a Redis Cluster executes them."""
 EXPIRES: Final = "expiry: its key expires after the ttl"
-ONE_PRIMARY: Final = "unavailable until the server is back; with sentinels, until a replica is promoted"
+ONE_PRIMARY: Final = "unavailable until the server is back; with sentinels or a cluster, until a replica is promoted"
 
 
 def one_server(name: str, *, replicated: bool = True) -> tuple[Failure, ...]:

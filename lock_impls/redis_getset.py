@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from .base import Failure, Grant, LockInfo
 from .redis_client import REQUIRES, RedisClient, RedisLock
-from .redis_failures import ONE_PRIMARY, SINGLE_KEY_KINDS, one_server
+from .redis_failures import ONE_PRIMARY, ONE_SLOT_KINDS, one_server
 
 
 class GetsetLock(RedisLock):
@@ -35,7 +35,7 @@ class GetsetLock(RedisLock):
         ),
         source="articles 002 and 004; Redis documentation of SETNX",
         safety="E",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         on_death="the deadline stored in it: a contender that finds it past takes over",
         outage=ONE_PRIMARY,

@@ -21,7 +21,7 @@ from typing import ClassVar, Final
 
 from .base import Grant, LockInfo
 from .redis_client import REQUIRES, RedisClient, RedisLock
-from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
+from .redis_failures import EXPIRES, ONE_PRIMARY, ONE_SLOT_KINDS, expiring, overrun
 
 ENTER: Final = """
 if redis.call("exists", KEYS[1]) == 0 or redis.call("hexists", KEYS[1], ARGV[1]) == 1 then
@@ -52,7 +52,7 @@ class RedisReentrantLock(RedisLock):
         algorithm="Lua: absent or mine -> HINCRBY 1, PEXPIRE; HINCRBY -1, at zero DEL.",
         source="Redisson RLock; article 001",
         safety="E",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         reentrant=True,
         on_death=EXPIRES,

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from .base import Grant, LockInfo
 from .redis_client import REQUIRES, RedisLock
-from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, foreign_delete, overrun
+from .redis_failures import EXPIRES, ONE_PRIMARY, ONE_SLOT_KINDS, expiring, foreign_delete, overrun
 
 
 class SetExLock(RedisLock):
@@ -28,7 +28,7 @@ class SetExLock(RedisLock):
         algorithm="SET key 1 EX s NX; DEL key. Atomic, but without an owner.",
         source="article 001, step 3",
         safety="E",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,

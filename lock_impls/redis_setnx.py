@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from .base import Failure, Grant, LockInfo
 from .redis_client import REQUIRES, RedisLock
-from .redis_failures import ONE_PRIMARY, SINGLE_KEY_KINDS
+from .redis_failures import ONE_PRIMARY, ONE_SLOT_KINDS
 
 
 class SetnxLock(RedisLock):
@@ -26,7 +26,7 @@ class SetnxLock(RedisLock):
         algorithm="SETNX key 1; DEL key. No expiry, no owner.",
         source="article 001, step 1",
         safety="X",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         on_death="nothing",
         outage=ONE_PRIMARY,

@@ -20,7 +20,7 @@ import redis
 
 from .base import Grant, Indeterminate, LockInfo
 from .redis_client import REQUIRES, RedisLock
-from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, foreign_delete, overrun
+from .redis_failures import EXPIRES, ONE_PRIMARY, ONE_SLOT_KINDS, expiring, foreign_delete, overrun
 
 
 class SetnxExpireLock(RedisLock):
@@ -30,7 +30,7 @@ class SetnxExpireLock(RedisLock):
         algorithm="SETNX key 1; EXPIRE key s; DEL key. Two commands to lock, no owner.",
         source="article 001, step 2",
         safety="X",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from .base import Grant, LockInfo
 from .redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, REQUIRES, RedisClient, RedisLock, known_outcome
-from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
+from .redis_failures import EXPIRES, ONE_PRIMARY, ONE_SLOT_KINDS, expiring, overrun
 
 
 class RedisTokenLock(RedisLock):
@@ -31,7 +31,7 @@ class RedisTokenLock(RedisLock):
         algorithm="SET key token NX PX ms; Lua: if get(key) == token then del(key); the same check to extend.",
         source="articles 001, 003, 004; Redis documentation of SET",
         safety="E",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,

@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from .base import Grant, LockInfo
 from .redis_client import REQUIRES, RedisClient, RedisLock
-from .redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
+from .redis_failures import EXPIRES, ONE_PRIMARY, ONE_SLOT_KINDS, expiring, overrun
 
 
 class TokenGetDelLock(RedisLock):
@@ -29,7 +29,7 @@ class TokenGetDelLock(RedisLock):
         algorithm="SET key token NX PX ms; GET key, compare, DEL key. The check and the DEL are not atomic.",
         source="article 001, step 4",
         safety="E",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         on_death=EXPIRES,
         outage=ONE_PRIMARY,

@@ -32,7 +32,7 @@ class WaitLock(RedisLock):
         algorithm="SET key token NX PX ms; WAIT n ms; fewer than n: delete own key, not acquired.",
         source="Redis documentation of WAIT; coredis LuaLock",
         safety="E",
-        kinds=("redis-sentinel",),
+        kinds=("redis-sentinel", "redis-cluster"),
         requires=REQUIRES,
         options={"numreplicas": 2, "wait_s": 0.1},
         on_death=EXPIRES,
@@ -69,13 +69,9 @@ class WaitLock(RedisLock):
         return Grant(valid_for=self.remaining(began))
 
     def _replicated(self) -> bool:
-        """Send WAIT, and tell whether enough replicas acknowledged.
-
-        WAIT counts acknowledgements of the writes of its own connection. If redis-py repeats it on a new connection,
-        which has written nothing, the answer is just the number of replicas.
-        """
+        """Send WAIT, and tell whether enough replicas acknowledged. An answer after a lost one tells nothing."""
         before = self.client.unanswered
-        acknowledged = self.client.wait(self.numreplicas, self.wait_ms)
+        acknowledged = self.client.acknowledged(self.key, self.numreplicas, self.wait_ms)
         return acknowledged >= self.numreplicas and self.client.unanswered == before
 
     def unlock(self) -> bool:

@@ -23,7 +23,7 @@ import redis
 
 from .base import Failure, Grant, LockInfo
 from .redis_client import COMPARE_AND_DELETE, COMPARE_AND_EXPIRE, REQUIRES, RedisClient, RedisLock
-from .redis_failures import ONE_PRIMARY, SINGLE_KEY_KINDS, expiring
+from .redis_failures import ONE_PRIMARY, ONE_SLOT_KINDS, expiring
 
 
 class WatchdogLock(RedisLock):
@@ -33,7 +33,7 @@ class WatchdogLock(RedisLock):
         algorithm="SET key token NX PX ms; a thread renews by Lua every ttl/3; Lua compare-and-delete.",
         source="article 001; Redisson's watchdog",
         safety="E",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         requires=REQUIRES,
         on_death="the ttl after the last renewal: its key expires",
         outage=ONE_PRIMARY,

@@ -75,7 +75,7 @@ def hunt_command(
     seed: int = 0,
     clients: Annotated[int, typer.Option(help="Most clients; 0: three, or two with --exhaustive.")] = 0,
     nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the topology.")] = 0,
-    topology: Annotated[str, typer.Option(help="Servers: single, independent, sentinel or replicated.")] = "",
+    topology: Annotated[str, typer.Option(help="Servers: single, independent, sentinel, cluster or replicated.")] = "",
     kind: KindOption = "",
     workload: Annotated[
         str, typer.Option(metavar="A,B", help="What clients do; default: what tests the lock's promises.")

@@ -28,11 +28,11 @@ Nemesis = Annotated[
     ),
 ]
 Image = Annotated[str, typer.Option(help="On docker: image of the servers, such as redis:7.4.")]
-TOPOLOGIES: Final = ("independent", "replicated", "sentinel", "single")
+TOPOLOGIES: Final = ("cluster", "independent", "replicated", "sentinel", "single")
 Topology = Annotated[
     str,
     typer.Option(
-        help="single, independent, sentinel or replicated; default: the lock's.",
+        help="single, independent, sentinel, cluster or replicated; default: the lock's.",
         autocompletion=completion.complete_words(*TOPOLOGIES),
     ),
 ]

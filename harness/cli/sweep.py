@@ -68,7 +68,9 @@ def sweep_command(
     cluster: Annotated[str, typer.Option(help="sim, docker, or sim,docker for both.")] = "sim",
     image: Annotated[str, typer.Option(help="On docker: the servers' image, such as redis:7.4.")] = "",
     kind: KindOption = "",
-    topology: Annotated[str, typer.Option(help="single, independent, sentinel, replicated; else the lock's own.")] = "",
+    topology: Annotated[
+        str, typer.Option(help="single, independent, sentinel, cluster, replicated; else the lock's own.")
+    ] = "",
     workload: WorkloadOption = DEFAULTS.workload,
     clients: int = DEFAULTS.clients,
     nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the topology.")] = 0,

@@ -337,6 +337,14 @@ class Failover(Peers, Protocol):
 
 
 @runtime_checkable
+class Shards(Failover, Protocol):
+    """Servers of which each primary stores a part of the keys; its primary is the one of the first lock's key."""
+
+    def replicas(self) -> list[str]:
+        """Return the hosts that replicate that primary, by the servers' own protocol."""
+
+
+@runtime_checkable
 class Elections(Peers, Protocol):
     """Servers that agree by majority; they elect another leader when theirs is lost."""
 
@@ -467,6 +475,7 @@ MEMORY: Final[Ability[ServerMemory]] = Ability("evict", ServerMemory)
 FREEZE: Final[Ability[ClusterFreeze]] = Ability("freeze", ClusterFreeze)
 PEERS: Final[Ability[Peers]] = Ability("peers", Peers)
 FAILOVER: Final[Ability[Failover]] = Ability("failover", Failover)
+SHARDS: Final[Ability[Shards]] = Ability("shards", Shards)
 ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 MEMBERS: Final[Ability[Membership]] = Ability("members", Membership)
 RELEASES: Final[Ability[ServerReleases]] = Ability("releases", ServerReleases)
@@ -474,7 +483,7 @@ PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", Pro
 CLOCK_ERRORS: Final[Ability[ClockErrors]] = Ability("clock errors", ClockErrors)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
     PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, PACKETS, TAPS, LOCK_KEYS, DISKS, DATA_FILES,
-    PROCESSORS, MEMORY, PEERS, FAILOVER, ELECTIONS, MEMBERS, RELEASES,
+    PROCESSORS, MEMORY, PEERS, FAILOVER, SHARDS, ELECTIONS, MEMBERS, RELEASES,
 )  # fmt: skip
 """The abilities that our own faults and commands use."""
 

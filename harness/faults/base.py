@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import msgspec
 
-from harness.clusters.abilities import Ability, Links, Needs, Network, leader_of
+from harness.clusters.abilities import SHARDS, Ability, Links, Needs, Network, leader_of
 from harness.clusters.base import Cluster, ObservedFacts, Role, names
 from harness.errors import UsageError
 
@@ -250,9 +250,6 @@ def targets(scene: InjectionContext, target: str, default: Sequence[str]) -> lis
     """
     servers = scene.hosts("server")
 
-    def replicas() -> list[str]:
-        return [name for name in servers if name not in _primary(scene, servers)]
-
     groups: dict[str, Callable[[], Sequence[str]]] = {
         "one": lambda: [scene.rng.choice(list(default))],
         "minority": lambda: _random_hosts(scene.rng, default, max(1, (len(default) - 1) // 2)),
@@ -262,8 +259,8 @@ def targets(scene: InjectionContext, target: str, default: Sequence[str]) -> lis
         "sentinels": lambda: scene.hosts("sentinel"),
         "clients": lambda: scene.hosts("client"),
         "primary": lambda: _primary(scene, servers),
-        "replicas": replicas,
-        "follower": lambda: [scene.rng.choice(replicas())],
+        "replicas": lambda: _replicas(scene, servers),
+        "follower": lambda: [scene.rng.choice(_replicas(scene, servers))],
         "holder": lambda: [scene.client or scene.rng.choice(scene.hosts("client"))],
     }
     if target in groups:
@@ -317,6 +314,13 @@ def answered(network: Network, links: Links, within: float = PROBE_TIMEOUT_S) ->
 def _primary(scene: InjectionContext, servers: list[str]) -> list[str]:
     primary = leader_of(scene.cluster)
     return servers[:1] if primary is None else [primary]
+
+
+def _replicas(scene: InjectionContext, servers: list[str]) -> list[str]:
+    if (shards := SHARDS.find(scene.cluster)) is not None:
+        return shards.replicas()
+    primary = _primary(scene, servers)
+    return [name for name in servers if name not in primary]
 
 
 def _random_hosts(rng: Random, pool: Sequence[str], count: int) -> list[str]:

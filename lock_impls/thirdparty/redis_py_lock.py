@@ -36,7 +36,7 @@ from harness.lock_impls.redis_client import (
     known_outcome,
     open_client,
 )
-from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, SINGLE_KEY_KINDS, expiring, overrun
+from harness.lock_impls.redis_failures import EXPIRES, ONE_PRIMARY, ONE_SLOT_KINDS, expiring, overrun
 
 from . import redis_py_old
 
@@ -51,7 +51,7 @@ class RedisPyLock:
         algorithm="SET key token NX PX ms; Lua: if get(key) == token then del(key).",
         source="redis 8.1.0, redis/lock.py",
         safety="E",
-        kinds=SINGLE_KEY_KINDS,
+        kinds=ONE_SLOT_KINDS,
         answer_timeout=ANSWER_TIMEOUT,
         requires=REQUIRES,
         options={"expires": True},

@@ -240,6 +240,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._boxes = {name: site.boxes[name] for name in (*wanted.roles, *wanted.clients)}
         self.servers.boxes = self._boxes
         self.servers.addresses.update({name: self._boxes[name].ip for name in wanted.roles})
+        if self._watched is not None:
+            self.servers.keys = tuple(self._watched[0])
         floods = floods_class(self.kind)
         self._floods = None if floods is None else floods(self.servers.reached, self.servers.gate.open)
         if not wanted.clients:

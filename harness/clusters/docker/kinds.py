@@ -61,6 +61,8 @@ class RealServers(ABC):
         self.boxes: Mapping[str, Box] = {}
         self.helper: Helper | None = None
         self.gate = NetworkGate()
+        self.keys: tuple[str, ...] = ("k0",)
+        """The locks' keys, as the servers know them."""
         self.roles: dict[str, Role] = {
             **dict.fromkeys(servers(nodes), "server"),
             **dict.fromkeys(sentinels(kind), "sentinel"),
@@ -159,10 +161,14 @@ class RealServers(ABC):
 
     def await_stage(self, hosts: list[str]) -> None:
         """Wait until these hosts are ready; raise EnvironmentLacking after :data:`START` seconds."""
+        self.await_hosts(hosts, self.ready)
+
+    def await_hosts(self, hosts: list[str], done: Callable[[str], bool]) -> None:
+        """Wait until a condition is true of all these hosts; raise EnvironmentLacking after :data:`START` seconds."""
         deadline = time.monotonic() + self.START
-        while not all(self.ready(host) for host in hosts):
+        while not all(map(done, hosts)):
             if time.monotonic() >= deadline:
-                late = [host for host in hosts if not self.ready(host)]
+                late = [host for host in hosts if not done(host)]
                 raise EnvironmentLacking(f"not ready within {self.START:g} s: {', '.join(late)}; see the servers' logs")
             time.sleep(0.02)
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
+from redis.exceptions import MovedError
 from redis.retry import Retry
 
 from harness.clusters.key_watch import ANSWER_S, END_TOLERANCE_NS, NoAnswer
@@ -19,15 +20,20 @@ ENDLESS: Final = -1
 class RedisKeyReader:
     """Reads the expiry with ``PTTL``, which does not count as a use of the key. ``GET``, which does, is sent only if
     the expiry has changed, since the key was just written then. So the key's age, by which a server evicts, is the one
-    that clients gave it. A key without expiry is never evicted under the policy that floods set."""
+    that clients gave it. A key without expiry is never evicted under the policy that floods set.
 
-    def __init__(self, address: str, port: int) -> None:
+    ``cluster``: the server is a node of a Redis Cluster. A node that neither owns the key's slot nor replicates its
+    owner redirects the request, and has no such key."""
+
+    def __init__(self, address: str, port: int, *, cluster: bool = False) -> None:
+        connect: Any = _read_replicas if cluster else None  # redis-py's annotation lacks the connection
         self._client = redis.Redis(
             host=address,
             port=port,
             socket_timeout=ANSWER_S,
             socket_connect_timeout=ANSWER_S,
             retry=Retry(NoBackoff(), 0),
+            redis_connect_func=connect,
         )
         self._known: dict[str, tuple[int, str]] = {}
         """Last reading by key: (expiry in monotonic ns, owner)."""
@@ -39,6 +45,9 @@ class RedisKeyReader:
                 self._known.pop(key, None)
                 return None
             owner = self._owner(key, left)
+        except MovedError:
+            self._known.pop(key, None)
+            return None
         except (redis.RedisError, OSError) as error:
             raise NoAnswer from error
         if owner is None:
@@ -69,3 +78,10 @@ class RedisKeyReader:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _read_replicas(connection: Any) -> None:
+    """Begin a connection on which a replica of a Redis Cluster answers instead of redirecting to its primary."""
+    connection.on_connect()
+    connection.send_command("READONLY")
+    connection.read_response()

@@ -1,4 +1,4 @@
-"""Redis: one server, independent servers, or a primary with replicas and sentinels."""
+"""Redis: one server, independent servers, a primary with replicas and sentinels, or a Redis Cluster."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ SERVICE: Final = "mymaster"
 QUORUM: Final = 2
 DOWN_AFTER_MS: Final = 1000
 FAILOVER_TIMEOUT_MS: Final = 5000
+NODE_TIMEOUT_MS: Final = 2000
+"""Default ``cluster-node-timeout`` of a Redis Cluster. With it a replica is promoted 3.6 to 4.1 s after its primary's
+death."""
+NODES_FILE: Final = "/var/lib/lock-harness-nodes.conf"
+"""Where a node of a Redis Cluster keeps its identity and what it knows of the others. It is beside the data, so a node
+that lost its data is still the same node."""
 PERSISTENCE: Final = {
     "sim": ("always", "no"),
     "docker": ("always", "everysec", "no"),
@@ -70,12 +76,26 @@ def server_settings(options: Mapping[str, Any], port: int, folder: str) -> list[
     ]  # fmt: skip
 
 
+def cluster_settings(options: Mapping[str, Any]) -> list[str]:
+    """Return the lines that make a real server a node of a Redis Cluster."""
+    return [
+        "cluster-enabled yes", f"cluster-config-file {NODES_FILE}",
+        f"cluster-node-timeout {options.get('cluster_node_timeout', NODE_TIMEOUT_MS)}",
+    ]  # fmt: skip
+
+
 _OPTIONS: Final = {
     "release": _release,
     "persistence": _persistence,
     "maxmemory": _size,
     "maxmemory_policy": one_of(*POLICIES),
     "replica_priority": option("a whole number from 0", lambda value: type(value) is int and value >= 0),
+}
+_CLUSTER_OPTIONS: Final = {
+    **{name: rule for name, rule in _OPTIONS.items() if name != "replica_priority"},  # for sentinels only
+    "cluster_node_timeout": option(
+        "a whole number of milliseconds from 100", lambda value: type(value) is int and value >= 100
+    ),
 }
 _FAMILY: Final[dict[str, Any]] = {
     "family": "redis",
@@ -110,4 +130,12 @@ SENTINEL: Final = Kind(
     docker="harness.clusters.docker.services.redis:SentinelServers",
     redirects=True,
     **_FAMILY,
+)
+CLUSTER: Final = Kind(
+    name="redis-cluster",
+    about="a Redis Cluster of three primaries, each with a replica",
+    nodes=6,
+    docker="harness.clusters.docker.services.redis_cluster:ClusterServers",
+    redirects=True,
+    **{**_FAMILY, "options": _CLUSTER_OPTIONS, "floods": ""},  # a flood's keys belong to all nodes
 )

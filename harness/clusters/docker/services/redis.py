@@ -63,13 +63,13 @@ class RedisServers(RealServers):
 
     # Probes.
 
-    def _client(self, host: str) -> redis.Redis:
+    def _client(self, host: str, patience_s: float = ANSWER_S) -> redis.Redis:
         address, port = self.reached(host)
         return redis.Redis(
             host=address,
             port=port,
-            socket_timeout=ANSWER_S,
-            socket_connect_timeout=ANSWER_S,
+            socket_timeout=patience_s,
+            socket_connect_timeout=patience_s,
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
         )
