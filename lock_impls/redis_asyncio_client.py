@@ -11,7 +11,8 @@ from redis.asyncio.sentinel import Sentinel
 from harness.errors import UsageError
 
 from .base import Endpoints
-from .redis_client import TIMEOUTS, is_an_answer
+from .redis_answers import is_an_answer
+from .redis_client import TIMEOUTS
 
 
 class AsyncRedisClient(Redis):

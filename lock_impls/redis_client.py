@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 import redis
 import redis.client
 import redis.exceptions
-from redis.exceptions import BusyLoadingError, ReadOnlyError
 from redis.sentinel import Sentinel
 
 from .base import CountsUnanswered, Endpoints, Grant, Indeterminate, LockError, LockInfo
 from .polling import poll
+from .redis_answers import is_an_answer
 
 if TYPE_CHECKING:
     from redis.client import Pipeline
@@ -97,11 +97,6 @@ class _CountedPipeline(Pipeline):
         except (redis.ConnectionError, redis.TimeoutError) as error:
             self.counts_for.unanswered += not is_an_answer(error)
             raise
-
-
-def is_an_answer(error: Exception) -> bool:
-    """True for connection errors that stand for a server's refusal: the request was certainly not executed."""
-    return isinstance(error, BusyLoadingError) or isinstance(error.__context__, ReadOnlyError)
 
 
 ANSWER_TIMEOUT: Final = 5.0

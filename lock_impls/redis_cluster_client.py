@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 from redis.cluster import ClusterNode, RedisCluster
 
-from .redis_client import is_an_answer
+from .redis_answers import is_an_answer
 
 if TYPE_CHECKING:
     from .base import Endpoints

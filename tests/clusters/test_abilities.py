@@ -18,6 +18,7 @@ from harness.clusters.abilities import (
     PEERS,
     PROCESSES,
     RELEASES,
+    SHARDS,
     TAPS,
     Needs,
     abilities_of,
@@ -35,6 +36,7 @@ OF_THE_KIND: dict[str, Needs] = {
     "redis-single": frozenset({MEMORY}),
     "redis-independent": frozenset({MEMORY}),
     "redis-sentinel": frozenset({MEMORY, FAILOVER, PEERS}),
+    "redis-cluster": frozenset({FAILOVER, SHARDS, PEERS}),
     "mysql-single": frozenset(),
     "mysql-replicated": frozenset({FAILOVER, PEERS}),
     "mysql-galera": frozenset({PEERS}),
@@ -53,6 +55,7 @@ OF_THE_KIND: dict[str, Needs] = {
 EVERYWHERE = frozenset(ABILITIES) - {
     MEMORY,
     FAILOVER,
+    SHARDS,
     ELECTIONS,
     PEERS,
     DISKS,

@@ -25,6 +25,7 @@ LOCKS = {
     "redis-single": "redis-token",
     "redis-independent": "redlock",
     "redis-sentinel": "redis-token",
+    "redis-cluster": "redis-token",
     "mysql-single": "mysql-ttl",
     "mysql-replicated": "mysql-ttl",
     "mysql-galera": "mysql-ttl",

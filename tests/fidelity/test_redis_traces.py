@@ -305,6 +305,17 @@ def test_primary_is_checked_without_its_replicas_until_it_becomes_one() -> None:
     assert (found(NULL, "n2").state, "a replica executes" in found(NULL, "n2").why) == ("unknown", True)
 
 
+def test_traffic_of_a_redis_cluster_is_not_checked() -> None:
+    """The same reply from a single server is impossible."""
+    moved = "-MOVED 8579 n2:6379"
+
+    def found(kind: str) -> ServerTrace:
+        return check(Traffic(kind).redis(1, 1, 2, "GET k0", moved).recording())
+
+    assert (found("redis-cluster").state, "no hash slots" in found("redis-cluster").why) == ("unknown", True)
+    assert found("redis-single").state == "impossible"
+
+
 def test_recording_that_was_cut_off_is_checked_as_far_as_it_goes() -> None:
     found = check(Traffic().redis(1, 1, 2, "GET k", NULL).redis(1, 3, None, "GET k").recording(cut_ns=4_000_000))
     assert found.state == "possible"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from harness.clusters.kinds.redis import SENTINEL
+from harness.clusters.kinds.redis import CLUSTER, SENTINEL
 from harness.clusters.wire import WireRecording
 from harness.fidelity.simulated import SteppedConnection
 from harness.protocols.messages import Reply, Request
@@ -260,6 +260,8 @@ def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str,
     The connections of replicas and sentinels are emptied: a primary answers clients as if it had none, but for the
     count of WAIT.
     """
+    if recording.kind == CLUSTER.name:
+        return Limit("the simulated server knows no hash slots")
     if options.get("maxmemory"):
         return Limit(EVICTS)
     if recording.kind == SENTINEL.name and recording.host != FIRST_PRIMARY:
