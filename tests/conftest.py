@@ -144,6 +144,13 @@ def real_sentinel() -> Iterator[Servers]:
 
 
 @pytest.fixture(scope="session")
+def real_cluster() -> Iterator[Servers]:
+    """A Redis Cluster of three primaries and their replicas, in containers."""
+    with _in_containers("redis-cluster") as nodes:
+        yield nodes
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One for all: there cannot be two in one process."""
     from playwright.sync_api import expect, sync_playwright

@@ -5,9 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
-from harness.clusters.abilities import ELECTIONS, FAILOVER, LOCK_KEYS, NETWORK, PROCESSES, Needs, Processes
+from harness.clusters.abilities import (
+    ELECTIONS,
+    FAILOVER,
+    LOCK_KEYS,
+    NETWORK,
+    PROCESSES,
+    SHARDS,
+    Needs,
+    Processes,
+    Shards,
+)
 from harness.clusters.base import Role
 from harness.wording import listed
 
@@ -53,6 +64,16 @@ def running(processes: Processes, hosts: list[str]) -> Observation:
     states = {host: processes.state(host) for host in hosts}
     up = {host: state == "running" for host, state in states.items()}
     return Observation(up, {"state": states}, "all of them running")
+
+
+def _in_its_shard(healed: Callable[[], Observation], shards: Shards, host: str) -> Observation:
+    """Observe a host that is healed once it is its shard's primary or one of its replicas, too."""
+    found, primary, replicas = healed(), shards.primary(), shards.replicas()
+    back = found.effects.get(host, True) and host in (primary, *replicas)
+    facts = {**found.facts, "primary": primary, "replicas": replicas}
+    return replace(
+        found, effects={**found.effects, host: back}, facts=facts, expected=f"{found.expected}, and in its shard"
+    )
 
 
 class ServersDie(Fault, frozen=True):
@@ -196,6 +217,8 @@ class Failover(Fault, frozen=True):
         cluster = scene.cluster
         old = self._leading(scene) or scene.hosts("server")[0]
         heal, healed = self._strike(scene, old)
+        if (shards := SHARDS.find(scene.cluster)) is not None:
+            healed = partial(_in_its_shard, healed, shards, old)
         began, _ = cluster.clock()
 
         def observe() -> Observation:

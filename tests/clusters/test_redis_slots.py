@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from redis._parsers.helpers import parse_cluster_nodes
+import redis
 
 from harness.clusters.docker.services.redis_cluster import ClusterServers
 from harness.clusters.kinds.redis import CLUSTER
@@ -27,6 +27,7 @@ IDS = {name: f"{number:040x}" for number, name in enumerate(("n1", "n2", "n3", "
 IPS = {name: f"10.0.0.{number}" for number, name in enumerate(IDS, 1)}
 OF = {"n4": "n1", "n5": "n2", "n6": "n3"}
 SLOT = 8579
+PARSE: Any = redis.Redis().response_callbacks["CLUSTER NODES"]
 
 
 def line(name: str, flags: str, primary: str = "", epoch: int = 1, slots: str = "") -> str:
@@ -36,8 +37,7 @@ def line(name: str, flags: str, primary: str = "", epoch: int = 1, slots: str = 
 
 
 def view(*lines: str) -> View:
-    nodes: Any = parse_cluster_nodes("\n".join(lines))
-    return view_of(nodes)
+    return view_of(PARSE("\n".join(lines)))
 
 
 FIRST = (

@@ -1,4 +1,5 @@
-"""The conformance suite for Redis locks on real servers in containers: one server, five independent ones, sentinels."""
+"""The conformance suite for Redis locks on real servers in containers: one server, five independent ones, sentinels, a
+cluster."""
 
 from __future__ import annotations
 
@@ -28,6 +29,14 @@ def test_lock(lock: LockClass, prop: conformance.Property, real_redis: Servers) 
 @pytest.mark.parametrize(("lock", "prop"), conformance.cases("redis-"))
 def test_lock_behind_sentinel(lock: LockClass, prop: conformance.Property, real_sentinel: Servers) -> None:
     prop(lock, Endpoints("redis-sentinel", real_sentinel))
+
+
+ON_A_CLUSTER = [case for case in conformance.cases("redis-") if "redis-cluster" in case.values[0].info.kinds]
+
+
+@pytest.mark.parametrize(("lock", "prop"), ON_A_CLUSTER)
+def test_lock_on_a_cluster(lock: LockClass, prop: conformance.Property, real_cluster: Servers) -> None:
+    prop(lock, Endpoints("redis-cluster", real_cluster))
 
 
 @in_containers

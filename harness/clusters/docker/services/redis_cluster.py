@@ -145,6 +145,6 @@ def _replicates(client: redis.Redis, slots: tuple[int, int] | None) -> bool:
         return bool(info.get("master_link_status") == "up")
     key = key_in(*slots, "lock-harness:probe:")
     client.set(key, "1")
-    linked = client.execute_command("WAIT", 1, 50) == 1
+    linked = client.execute_command("WAIT", 1, 50) == 1  # type: ignore[no-untyped-call]
     client.delete(key)
     return bool(linked)
