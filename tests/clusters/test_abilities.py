@@ -69,6 +69,8 @@ EVERYWHERE = frozenset(ABILITIES) - {
 }
 CHANGEABLE = {"etcd", "zookeeper"}
 """Kinds whose members can be changed in containers."""
+UPGRADED = {"redis-single", "redis-independent", "redis-sentinel"}
+"""Kinds whose servers can be started as another release in containers."""
 IN_MEMORY = {"memcached", "hazelcast"}
 READ = ("redis-", "mysql-", "postgres", "memcached")
 """Beginnings of the kinds whose traffic in containers is read for commands."""
@@ -84,7 +86,7 @@ def test_containers_have_disks_and_taps_if_their_servers_allow_them(kind: str) -
     disks = frozenset() if kind in IN_MEMORY else frozenset({DISKS, DATA_FILES})
     taps = frozenset({TAPS}) if kind.startswith(READ) else frozenset()
     members = frozenset({MEMBERS}) if kind in CHANGEABLE else frozenset()
-    releases = frozenset({RELEASES}) if kind.startswith("redis-") else frozenset()
+    releases = frozenset({RELEASES}) if kind in UPGRADED else frozenset()
     able = EVERYWHERE | {PACKETS} | disks | taps | members | releases | OF_THE_KIND[kind]
     assert abilities_of(DockerCluster.part_types(kind)) == able
 
