@@ -29,6 +29,7 @@ def completed(line: str, folder: Path) -> list[str]:
     return result.stdout.split()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("line", "offered"),
     [

@@ -43,6 +43,7 @@ def test_the_service_without_a_bug_is_valid(real_redis: Servers, tmp_path: Path)
         assert report.verdict.stats["calls"] == 120
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("bug", "model"), [("release", "lease-mutex"), ("lease", "owner-mutex")])
 def test_a_bug_is_found_while_the_service_runs(real_redis: Servers, tmp_path: Path, bug: str, model: str) -> None:
     """The processes do not end by themselves. After they are killed, their files prove the same violation."""
@@ -63,6 +64,7 @@ def test_a_lease_that_is_too_short_is_not_the_fault_of_the_lock(real_redis: Serv
     assert check(tmp_path, "lease-mutex").verdict.valid is True
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("bug", "model"), [("release", "lease-mutex"), ("lease", "owner-mutex")])
 def test_a_bug_is_found_by_a_command_to_which_the_processes_connect(
     real_redis: Servers, tmp_path: Path, bug: str, model: str

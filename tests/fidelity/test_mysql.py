@@ -147,6 +147,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], Sequence[Step]]] = [
 
 
 @pytest.mark.real
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("mutant", "steps_of_it"), MUTANTS, ids=lambda part: getattr(part, "__name__", ""))
 def test_mutant_is_noticed(
     mutant: Callable[[pytest.MonkeyPatch], None],

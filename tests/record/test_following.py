@@ -36,7 +36,7 @@ def in_parts(random: Random, follower: Follower, paths: list[Path]) -> Violation
     return None
 
 
-@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 360), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 360), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("model", ONLINE)
 def test_a_violation_that_is_found_online_is_one_of_the_whole_history(tmp_path: Path, model: str, seeds: range) -> None:
     """The check of the whole may find one only as the clocks read, since it widens each call by itself, and forgets the

@@ -33,7 +33,7 @@ def digest(lock: str, nemesis: str, store: Path) -> str:
     return hashlib.sha256((folder / HISTORY).read_bytes()).hexdigest()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("lock", "nemesis", "expected"), ROWS, ids=["-".join(row[:2]) for row in ROWS])
 def test_history_has_the_recorded_digest(lock: str, nemesis: str, expected: str, tmp_path: Path) -> None:
     assert digest(lock, nemesis, tmp_path) == expected

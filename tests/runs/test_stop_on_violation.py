@@ -58,7 +58,7 @@ def test_a_run_is_stopped_at_its_first_violation() -> None:
     assert check(*JUMPS, seed=0)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(1, 5))
 @pytest.mark.parametrize(("lock", "nemesis", "more"), RUNS)
 def test_a_run_is_stopped_if_and_only_if_it_has_two_holders(

@@ -52,7 +52,7 @@ def mutated(expect: Expect) -> dict[str, Expect]:
     return {name: replace(expect, mechanism=mechanism) for name, mechanism in changed.items()}
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "name",
     [

@@ -102,6 +102,7 @@ def test_data_goes_through(links: Links) -> None:
     assert links.reaches("n1", "c0", PATIENCE_S) is not None
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("cut", [("c0", "n1"), ("n1", "c0")])
 def test_a_cut_holds_data_until_it_is_healed(links: Links, echo: Echo, cut: tuple[str, str]) -> None:
     data = f"held on {cut}".encode()

@@ -39,6 +39,7 @@ def traced(run: LoggedRun) -> Counter[tuple[str, str]]:
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_executed_command_is_in_the_trace(lock: str) -> None:
     run = run_logged(Plan(lock=lock, time_limit=2.0, clients=2))
