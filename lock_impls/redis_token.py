@@ -9,8 +9,8 @@ late without knowing it. The token is random, so a resource cannot use it to che
 (random-token-cas).
 
 Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire, late-acquire,
-set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain, redis-restart-empty,
-redis-aof-1s, redis-evict, redis-oom.
+set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain, redis-cluster-failover,
+redis-cluster-minority, redis-restart-empty, redis-aof-1s, redis-evict, redis-oom.
 """
 
 from __future__ import annotations

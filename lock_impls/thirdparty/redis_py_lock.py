@@ -15,8 +15,9 @@ Source: redis/lock.py.
 
 Safe for: cutting duplicate work. It has no fence.
 
-Known failures: ttl-pause-write, ttl-overrun, redis-clock-fwd, redis-restart-empty, redis-async-failover, redis-evict,
-lost-reply-acquire, rpy-lost-acquire, rpy-lost-release, rpy-release-error, rpy-handoff, rpy-token-on-object.
+Known failures: ttl-pause-write, ttl-overrun, redis-clock-fwd, redis-restart-empty, redis-async-failover,
+redis-cluster-failover, redis-evict, lost-reply-acquire, rpy-lost-acquire, rpy-lost-release, rpy-release-error,
+rpy-handoff, rpy-token-on-object.
 """
 
 from __future__ import annotations

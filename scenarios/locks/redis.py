@@ -17,7 +17,7 @@ class RandomTokenFence(RedisTokenLock):
     """random-token-cas: the owner's random value is the only token that it can give to the resource."""
 
     origin: ClassVar = mistake("a random value as the only fencing token", "antirez, 'Is Redlock safe?', 2016")
-    kinds = ("redis-single",)
+    kinds = ("redis-single", "redis-cluster")
 
     def try_lock(self) -> Grant | None:
         grant = super().try_lock()

@@ -37,15 +37,19 @@ def on_cluster(lock: str, *faults: FaultSpec, time_limit: float = 10.0, hold: fl
     )
 
 
-@pytest.mark.parametrize("lock", ["redis-py-lock", "redis-token"])
+@pytest.mark.parametrize("lock", ["redis-py-lock", "redis.lock:Lock"])
 def test_a_run_without_faults_is_valid(lock: str) -> None:
     result = on_cluster(lock)
     assert result.valid is True, result.document["summary"]
     assert result.document["stats"]["acquires_ok"] > 20
 
 
-@pytest.mark.parametrize("name", ["redis-cluster-failover", "redis-cluster-minority"])
-def test_a_failover_loses_the_lock(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["redis-cluster-failover", "redis-cluster-minority", "redis-cluster-failover.claim.safe"]
+)
+def test_a_failover_loses_the_lock_and_a_resource_that_compares_tokens_loses_no_update(
+    name: str, tmp_path: Path
+) -> None:
     """The expectation of the scenario includes its mechanism."""
     (case,) = cases("full", "docker", [catalogue.find(name)])
     outcome = run_case(case, tmp_path)
@@ -141,7 +145,7 @@ def _answer(request: Callable[[], object]) -> object:
 
 def test_a_request_without_an_answer_is_indeterminate_and_one_that_nobody_gets_failed(cluster: DockerCluster) -> None:
     client = open_client(
-        Endpoints(KIND, cluster.endpoints().addresses), socket_timeout=1.0, cluster_error_retry_attempts=0
+        Endpoints(KIND, cluster.endpoints().addresses), socket_timeout=1.0, retry=Retry(NoBackoff(), 0)
     )
     client.set("k0", "x", px=1)
     old = str(of(cluster).primary())

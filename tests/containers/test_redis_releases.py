@@ -26,7 +26,7 @@ def test_an_unknown_release_and_a_simulated_one_are_refused() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("kind", ["redis-single", "redis-sentinel"])
+@pytest.mark.parametrize("kind", ["redis-single", "redis-sentinel", "redis-cluster"])
 def test_the_servers_are_of_the_release_and_serve_locks(kind: str, release: str) -> None:
     with servers(kind, release=release) as cluster:
         assert cluster.servers.version() == release.replace("-", " ")

@@ -25,6 +25,7 @@ REFUSED = {
         "nats-expiry-unseen", "nats-power-loss", "natspy-dead-holder", "natspy-foreign-purge", "nrl-expired.node",
         "nrl-expired.release", "nrl-tie.split", "pg-adv-collision.tooz", "rds-counts-twice", "rds-fenced-get.java",
         "rds-multilock.java", "rds-one-replica", "rds-renew-stops.java", "redis-aof-1s", "redis-cluster-failover",
+        "redis-cluster-failover.claim",
         "redis-cluster-minority", "redsync-extend.go",
         "rl-pause-inflight.node", "rpy-cancel-acquire", "rpy-token-tasks", "sfy-initial-ttl", "sfy-stale-table",
         "sfy-whole-seconds", "sfy-whole-seconds.memcached", "shedlock-skew.java", "shedlock-skew.stale-now.java",
