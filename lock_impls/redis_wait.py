@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import redis
 
-from .base import Failure, Grant, Indeterminate, LockInfo
+from .base import Endpoints, Failure, Grant, Indeterminate, LockInfo
 from .redis_client import COMPARE_AND_DELETE, REQUIRES, RedisClient, RedisLock
 from .redis_failures import EXPIRES, overrun
 
@@ -46,6 +46,13 @@ class WaitLock(RedisLock):
             overrun("redis-wait"),
         ),
     )
+
+    @classmethod
+    def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
+        """Open the lock. It waits for all replicas unless ``numreplicas`` says otherwise: a Redis Cluster has one for
+        each primary."""
+        replicas = {"numreplicas": 1} if endpoints.kind == "redis-cluster" else {}
+        return super().open(endpoints, key, ttl, **{**replicas, **options})
 
     def __init__(self, client: RedisClient, key: str, ttl: float, *, numreplicas: int = 2, wait_s: float = 0.1) -> None:
         super().__init__(client, key, ttl)
