@@ -67,15 +67,8 @@ def owner_of(slot: int, views: Iterable[View]) -> ClusterNode | None:
 
 
 def replicas_of(owner: ClusterNode, views: Iterable[View]) -> list[ClusterNode]:
-    """Return the nodes that replicate ``owner`` according to the views in which it owns its slots."""
-    found = {
-        node.id: node for view in views if owner.id in _owners(view) for node in view if node.primary_id == owner.id
-    }
-    return list(found.values())
-
-
-def _owners(view: View) -> set[str]:
-    return {node.id for node in view if node.slots}
+    """Return the nodes that replicate ``owner`` according to any of these views."""
+    return list({node.id: node for view in views for node in view if node.primary_id == owner.id}.values())
 
 
 def is_whole(view: View, nodes: int) -> bool:
