@@ -55,7 +55,7 @@ from .foreign_lock import Construct, ForeignLock, Manager, OwnOpenLock
 from .origins import Origin
 from .program import ProgramLock
 from .prolonging import prolonging
-from .redis_failures import SINGLE_KEY_KINDS
+from .redis_failures import ONE_SLOT_KINDS, SINGLE_KEY_KINDS
 
 CONSTRUCTOR_WAIT_NAMES: Final = ("blocking_timeout", "acquire_timeout", "wait", "wait_s")
 """Parameters of a constructor that set how long ``with`` waits. ``timeout`` is none: in a constructor it is the ttl."""
@@ -214,10 +214,12 @@ def _kinds(cls: type) -> tuple[str, ...]:
     if hasattr(cls, "kinds"):
         return tuple(cls.kinds)
     if _opens_itself(cls):
-        return (*SINGLE_KEY_KINDS, "redis-independent")
+        return (*ONE_SLOT_KINDS, "redis-independent")
     rows = chosen_rows(cls).values()
     takes_many = not {NODES_NAMES, ADDRESSES_NAMES, CONNECTION_LIST_NAMES}.isdisjoint(rows)
-    return ("redis-independent", "redis-single") if takes_many else SINGLE_KEY_KINDS
+    if takes_many:
+        return ("redis-independent", "redis-single")
+    return SINGLE_KEY_KINDS if _is_asynchronous(cls) else ONE_SLOT_KINDS
 
 
 def _opens_itself(cls: type) -> bool:

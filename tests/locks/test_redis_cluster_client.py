@@ -17,7 +17,7 @@ from redis.retry import Retry
 from harness.clusters.redis_slots import SLOTS
 from harness.errors import UsageError
 from harness.fidelity.processes import Place, ServerProcess
-from harness.lock_impls import catalogue, redis_asyncio_client
+from harness.lock_impls import catalogue, foreign, redis_asyncio_client
 from harness.lock_impls.base import Endpoints, Indeterminate, LockError
 from harness.lock_impls.redis_client import known_outcome, open_client
 from harness.lock_impls.redis_cluster_client import RedisClusterClient
@@ -71,11 +71,11 @@ def test_wait_without_a_replica_acquires_nothing_and_leaves_no_key(node: ServerP
 def test_a_request_without_an_answer_has_an_unknown_outcome(node: ServerProcess) -> None:
     client = open_client(endpoints(node), socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
     assert isinstance(client, RedisClusterClient)
-    client.set("k0", "x")
+    client.set("other", "x")
     node.pause()
     try:
         with pytest.raises(Indeterminate), known_outcome(client):
-            client.set("k0", "y")
+            client.set("other", "y")
         assert client.unanswered == 1
     finally:
         node.resume()
@@ -96,3 +96,16 @@ def test_a_refusal_of_the_cluster_has_executed_nothing(node: ServerProcess) -> N
 def test_locks_with_the_asyncio_client_are_refused() -> None:
     with pytest.raises(UsageError, match="asyncio client cannot run on redis-cluster"):
         redis_asyncio_client.open_client(Endpoints(KIND, (("127.0.0.1", 1),)))
+
+
+@pytest.mark.parametrize(
+    ("spec", "runs"), [("redis.lock:Lock", True), ("redis.asyncio.lock:Lock", False), ("pottery:Redlock", False)]
+)
+def test_a_library_runs_on_a_cluster_if_it_takes_one_client_that_is_not_asynchronous(spec: str, runs: bool) -> None:
+    assert (KIND in foreign.load(spec).info.kinds) is runs
+
+
+def test_a_class_that_takes_a_client_gets_one_of_the_cluster(node: ServerProcess) -> None:
+    lock = foreign.load("redis.lock:Lock").open(endpoints(node), "k0", 5.0)
+    assert lock.acquire(0)
+    lock.release()
