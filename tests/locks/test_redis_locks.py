@@ -79,7 +79,7 @@ class Scripted:
     def delete(self, key: str) -> Any:
         return self._do("del", lambda: int(self.data.pop(key, None) is not None))
 
-    def wait(self, numreplicas: int, timeout: int) -> Any:
+    def acknowledged(self, key: str, replicas: int, milliseconds: int) -> Any:
         return self._do("wait", lambda: self.replicas)
 
     def register_script(self, text: str) -> Any:
