@@ -13,7 +13,7 @@ from harness.files import write_file
 from harness.wording import SAFETY
 
 from . import certainty, measures, model, page, run_plots, sequence, timeline, timeline_text, words
-from .document import compact
+from .columns import compress
 from .model import RunView
 
 __all__ = ["DocumentError", "render", "write"]
@@ -21,6 +21,9 @@ __all__ = ["DocumentError", "render", "write"]
 SCRIPTS: Final = (
     "data.js", "layout.js", "draw.js", "draw_faults.js", "draw_servers.js", "draw_tokens.js", "hover.js", "cursor.js",
     "find.js", "interact.js", "start.js",
+)  # fmt: skip
+SEQUENCE_SCRIPTS: Final = (
+    "sequence_data.js", "sequence_rows.js", "sequence_draw.js", "sequence_step.js", "sequence_hosts.js", "sequence.js",
 )  # fmt: skip
 SHOWN: Final = 20
 """The most violations of one checker that the page shows; results.json has the others."""
@@ -52,7 +55,8 @@ def heading(judgement: str, verdict: str) -> str:
 
 def render(run: RunView, pictures: Path | None = None) -> str:
     """Render the page; with ``pictures``, also save the plots as files there."""
-    data = timeline.build(run)
+    facts = timeline.find_facts(run)
+    data = timeline.build(run, facts)
     measured = measures.measure(run.history)
     return page.render(
         "report.html",
@@ -68,20 +72,20 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         figures=measures.figures(measured),
         plots=run_plots.draw(run, measured, pictures),
         data=embed(timeline.encode(data)),
-        **_sequence(run),
+        **_sequence(run, facts, data["offsets"]),
         style=page.source("style.css") + page.source("run.css"),
         script=Markup("\n").join(page.source(f"js/{name}") for name in SCRIPTS),
     )
 
 
-def _sequence(run: RunView) -> dict[str, Markup | None]:
+def _sequence(run: RunView, facts: timeline.RunFacts, offsets: dict[str, list[list[int]]]) -> dict[str, Markup | None]:
     """Return the values of the message viewer; None each for a run whose messages were not kept."""
-    data = sequence.build(run)
+    data = sequence.build(run, facts, offsets)
     if data is None:
         return {"sequence": None, "sequence_script": None, "sequence_style": None}
     return {
-        "sequence": embed(compact(data)),
-        "sequence_script": page.source("js/sequence.js"),
+        "sequence": Markup(compress(data)),
+        "sequence_script": Markup("\n").join(page.source(f"js/{name}") for name in SEQUENCE_SCRIPTS),
         "sequence_style": page.source("sequence.css"),
     }
 

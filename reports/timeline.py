@@ -48,18 +48,33 @@ class _Builder:
         return None if ns is None else self.us(ns)
 
 
-def build(run: RunView) -> Data:
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """The calls and holds of a run, and the owners of its keys on the servers."""
+
+    calls: list[Call]
+    holds: list[TimelineHold]
+    stays: list[Stay]
+
+
+def find_facts(run: RunView) -> RunFacts:
+    """Return the facts of a run that its timeline and its messages show; raises :class:`DocumentError`."""
+    calls, holds = _calls_of(run.history), find_holds(run.history)
+    return RunFacts(calls, holds, find_stays(run.keys, calls, holds))
+
+
+def build(run: RunView, facts: RunFacts | None = None) -> Data:
     """Return the data that the page needs to draw ``run``; :func:`encode` converts it to the text that ``showRun``
     reads."""
     history = run.history
+    facts = facts or find_facts(run)
+    calls, holds, stays = facts.calls, facts.holds, facts.stays
     builder = _Builder(run, history.origin, _last(run))
     for client in run.clients:
         builder.lanes.code(client)
         builder.texts.code(client)
-    calls, holds = _calls_of(history), find_holds(history)
     recorded = history.time[-1] if len(history) else history.origin
     known = known_until(run.keys, holds, recorded, whole=not run.keys_trouble and bool(history.nemesis("stop")))
-    stays = find_stays(run.keys, calls, holds)
     if known < recorded:
         stays = end_record(stays, known, product(run.servers, _keys(holds, stays)))
     return {

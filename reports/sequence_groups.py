@@ -1,0 +1,209 @@
+"""The messages that decide each violation: those that changed a key's owner, were lost, or answered a named call."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from harness.documents.messages import TracedMessage
+from harness.history import Call
+from harness.history.lock_keys import KeyState
+
+from .holds import TimelineHold
+from .model import EvidenceView, RunView
+from .timeline import RunFacts
+
+MOST_GROUPS: Final = 20
+"""Violations that a page lists: as many as have their messages kept by default."""
+MOST_DECISIVE: Final = 400
+"""Decisive messages of one violation."""
+MARGIN_NS: Final = 20_000_000
+QUICK_NS: Final = 5_000_000
+"""A request that a server answers within this time has made the changes of that time."""
+LATE_NS: Final = 100_000_000
+"""A request or reply that takes longer counts as late."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageGroup:
+    """A violation with the time (ns) that its messages fill, or the whole run if there is no violation."""
+
+    number: int | None
+    title: str
+    start: int | None
+    end: int | None
+    first: int
+    last: int
+    clients: tuple[str, ...]
+    """The clients that the violation names, and those that removed a key of another client meanwhile."""
+    holds: tuple[TimelineHold, ...]
+    decisive: tuple[int, ...]
+    """Positions of messages."""
+    evidence: EvidenceView | None = None
+
+
+def find_groups(run: RunView, facts: RunFacts, messages: Sequence[TracedMessage]) -> list[MessageGroup]:
+    """Return a group for each of the first violations, or one for a run without violations."""
+    if not run.evidence:
+        return [_whole(run, messages)]
+    finder = _GroupFinder(run, facts, messages)
+    return [finder.group(found) for found in run.evidence[:MOST_GROUPS]]
+
+
+def _whole(run: RunView, messages: Sequence[TracedMessage]) -> MessageGroup:
+    first, last = run.history.origin, max(_times(one)[-1] for one in messages)
+    return MessageGroup(None, "The whole run, which has no violation", None, None, first, last, run.clients, (), ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A change of a key's owner on a server."""
+
+    time: int
+    key: str
+    before: str | None
+    after: str | None
+
+
+class _GroupFinder:
+    def __init__(self, run: RunView, facts: RunFacts, messages: Sequence[TracedMessage]) -> None:
+        self._run = run
+        self._facts = facts
+        self._messages = messages
+        self._begun = [_times(one)[0] for one in messages]
+        self._changes = _changes(run.keys)
+        self._moments = {host: [one.time for one in found] for host, found in self._changes.items()}
+        self._latest = max((after - before for one in messages for before, after in [_ends(one)]), default=0)
+
+    def group(self, found: EvidenceView) -> MessageGroup:
+        history = self._run.history
+        start = found.start if found.start is not None else history.origin
+        indices = [index for index in found.indices if 0 <= index < len(history)]
+        times = [start, found.end or start, *(history.time[index] for index in indices)]
+        clients = list(dict.fromkeys(one.client for one in found.involved))
+        holds = self._holds(found)
+        first, last = min(times) - MARGIN_NS, max(times) + MARGIN_NS
+        granted = min((hold.start for hold in holds), default=first)
+        for client, time in self._removers(min(granted, start), last, clients):
+            hold = self._hold_before(client, time)
+            if hold is not None and hold not in holds:
+                holds.append(hold)
+                first = min(first, history.time[hold.acquire_index] - MARGIN_NS)
+            clients.append(client)
+        calls = {*indices, *(one.acquire_index for one in holds)}
+        calls = {call.invoke.index for call in self._facts.calls if not calls.isdisjoint(_entries(call))}
+        decisive = self._decisive((first, last), (granted, found.end or start), set(clients), calls)
+        if decisive:
+            first = min(first, self._begun[decisive[0]])
+        return MessageGroup(
+            found.number, f"Violation {found.number}: {found.sentence}", found.start, found.end, first, last,
+            tuple(clients), tuple(holds), tuple(decisive), found,
+        )  # fmt: skip
+
+    def _holds(self, found: EvidenceView) -> list[TimelineHold]:
+        """Return the holds that a violation names, and those during which its calls were made."""
+        named = []
+        for one in found.involved:
+            hold = None if one.start is None else self._hold_before(one.client, one.start, found.key)
+            if hold is not None and hold not in named:
+                named.append(hold)
+        return named
+
+    def _hold_before(self, client: str, time: int, key: str = "") -> TimelineHold | None:
+        fits = (one for one in self._facts.holds if one.client == client and one.start <= time)
+        return max((one for one in fits if key in ("", one.key)), key=lambda one: one.start, default=None)
+
+    def _removers(self, first: int, last: int, clients: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """Yield each other client that ended a client's ownership of a key, with the time."""
+        seen = set(clients)
+        for stay in self._facts.stays:
+            if stay.ended != "removed" or stay.end is None or not first <= stay.end <= last:
+                continue
+            for position in self._within(stay.end - MARGIN_NS, stay.end):
+                message = self._messages[position]
+                if message.server == stay.host and message.client not in seen and self.change(message):
+                    seen.add(message.client)
+                    yield message.client, _times(message)[0]
+
+    def _within(self, first: int, last: int) -> Iterator[int]:
+        """Yield the positions of messages that were under way between two times."""
+        begin = bisect_left(self._begun, first - self._latest)
+        for position in range(begin, bisect_right(self._begun, last)):
+            if _times(self._messages[position])[-1] >= first:
+                yield position
+
+    def change(self, message: TracedMessage) -> _Change | None:
+        """Return the change of an owner that a message has made; None without one."""
+        arrived, executed = message.arrived, message.executed
+        moments = self._moments.get(message.server)
+        if moments is None or (arrived is None and executed is None):
+            return None
+        since = executed if arrived is None else arrived
+        done = arrived if executed is None else executed
+        assert since is not None
+        assert done is not None
+        exact = {since, done}
+        for at in range(bisect_left(moments, since), bisect_right(moments, done)):
+            if moments[at] in exact or done - since <= QUICK_NS:
+                return self._changes[message.server][at]
+        return None
+
+    def _decisive(
+        self, window: tuple[int, int], violation: tuple[int, int], clients: set[str], calls: set[int]
+    ) -> list[int]:
+        """Return the positions of the decisive messages in a window.
+
+        ``violation`` is the time from the first grant to the end of the violation, in which all changes of owners
+        count; at other times only those by ``calls`` do, which are the entries that invoked the named calls.
+        """
+        found: set[int] = set()
+        latest: dict[int, int] = {}
+        for position in self._within(*window):
+            message = self._messages[position]
+            named = message.call is not None and message.call in calls
+            if named:
+                latest[message.call or 0] = position
+            if not (named or violation[0] <= _times(message)[0] <= violation[1]):
+                continue
+            if (message.client in clients and _lost(message)) or self.change(message):
+                found.add(position)
+        return sorted({*found, *latest.values()})[:MOST_DECISIVE]
+
+
+def _entries(call: Call) -> set[int]:
+    return {call.invoke.index} if call.done is None else {call.invoke.index, call.done.index}
+
+
+def _changes(states: Iterable[KeyState]) -> dict[str, list[_Change]]:
+    """Return the changes of owners on each server, in the order of time."""
+    owners: dict[tuple[str, str], str | None] = {}
+    found: dict[str, list[_Change]] = {}
+    for state in sorted(states, key=lambda state: state.time):
+        slot = state.host, state.key
+        before = owners.get(slot)
+        if state.answers and before != state.owner:
+            found.setdefault(state.host, []).append(_Change(state.time, state.key, before, state.owner))
+            owners[slot] = state.owner
+    return found
+
+
+def _times(message: TracedMessage) -> list[int]:
+    times = (message.sent, message.arrived, message.executed, message.replied)
+    return sorted(time for time in times if time is not None) or [0]
+
+
+def _ends(message: TracedMessage) -> tuple[int, int]:
+    times = _times(message)
+    return times[0], times[-1]
+
+
+def _lost(message: TracedMessage) -> bool:
+    """Return whether the request, or its reply, did not arrive, or arrived late."""
+    sent, arrived, executed, replied = message.sent, message.arrived, message.executed, message.replied
+    if sent is None:
+        return False
+    if arrived is None or arrived - sent > LATE_NS:
+        return True
+    return executed is not None and (replied is None or replied - executed > LATE_NS)

@@ -1,0 +1,173 @@
+// Draws the rows in view, with the bars of holds, leases and keys, and the bands of faults and the violation.
+
+const SEQUENCE = { top: 6, row: 24, left: 92, least: 92, most: 400, head: 40, spare: 20 };
+
+function layLanes(state) {
+  const { left, least, most } = SEQUENCE, { data, rows, mode, group } = state, used = new Set(mode === "all" ? data.hosts : group.clients);
+  if (mode !== "all") for (const code of rows.code) if (code >= 0) used.add(data.hosts[data.messages.client[code >> 1]]).add(data.hosts[data.messages.server[code >> 1]]);
+  for (const [, host, kind] of data.events) if (kind === "clock" && data.servers.includes(host)) used.add(host);
+  state.lanes = inOrder(data, data.hosts.filter((name) => used.has(name)), mode);
+  const wide = Math.min(most, Math.max(least, (state.by("canvas").clientWidth - left - 4) / Math.max(state.lanes.length, 1)));
+  state.wide = wide;
+  state.x = Object.fromEntries(state.lanes.map((name, number) => [name, left + wide * (number + 0.5)]));
+  state.width = left + state.lanes.length * wide;
+  state.height = SEQUENCE.top + rows.code.length * SEQUENCE.row + 10;
+}
+
+const MOST_SPLIT = 4;
+
+// The servers stand between a few clients, so that no arrow crosses another client's bar.
+function inOrder(data, names, mode) {
+  const servers = names.filter((name) => data.servers.includes(name)), clients = names.filter((name) => !data.servers.includes(name));
+  const left = mode === "all" || clients.length > MOST_SPLIT ? clients.length : Math.ceil(clients.length / 2);
+  return [...clients.slice(0, left), ...servers, ...clients.slice(left)];
+}
+
+function drawSequence(state) {
+  const { by } = state, { head } = SEQUENCE;
+  layLanes(state);
+  by("canvas").innerHTML = `<div class="lanes" style="width: ${state.width}px"></div><div class="rows" style="width: ${state.width}px; height: ${state.height}px"></div>`;
+  [state.header, state.sheet] = by("canvas").children;
+  state.header.style.height = `${head}px`;
+}
+
+// The names of the hosts, each with the reading of its wall clock at the chosen step.
+function drawHeader(state, us) {
+  const { head } = SEQUENCE, { x, run } = state;
+  const names = state.lanes.map((name) => {
+    const offset = offsetAt(run.offsets[name] || [], us), text = offset ? `clock ${offset > 0 ? "+" : "−"}${span(Math.abs(offset))}` : "clock correct";
+    return `<text x="${x[name]}" y="16" text-anchor="middle" class="name">${escaped(name)}</text><text x="${x[name]}" y="32" text-anchor="middle" class="${offset ? "off" : "fine"}">${text}</text>`;
+  });
+  state.header.innerHTML = `<svg width="${state.width}" height="${head}" aria-hidden="true">${names.join("")}</svg>`;
+}
+
+// Draw the rows that the box shows, and some more. In print, all rows around the chosen one.
+function drawWindow(state) {
+  const canvas = state.by("canvas"), { row, top, spare } = SEQUENCE, count = state.rows.code.length;
+  const first = state.printing ? Math.max(0, state.at - PRINTED / 2) : Math.max(0, Math.floor((canvas.scrollTop - top) / row) - spare);
+  const last = state.printing ? Math.min(count, first + PRINTED) : Math.min(count, Math.ceil((canvas.scrollTop + canvas.clientHeight) / row) + spare);
+  const begin = top + first * row - (first ? 0 : top), end = top + last * row + 10, view = { first, last, begin, end };
+  const parts = [...drawBands(state, view), ...drawLaneLines(state, view), ...drawBars(state, view)];
+  for (let position = first; position < last; position++) parts.push(drawRow(state, position));
+  const { width } = state, height = end - begin;
+  state.sheet.innerHTML = `<svg style="top: ${state.printing ? 0 : begin}px" width="${width}" height="${height}" viewBox="0 ${begin} ${width} ${height}" aria-hidden="true">${PATTERNS}${parts.join("")}</svg>`;
+  if (state.printing) state.sheet.style.height = `${height}px`;
+}
+
+const PRINTED = 300;  // rows
+const PATTERNS = `<defs><pattern id="sequence-over" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="stripe" width="3" height="6"/></pattern></defs>`;
+
+// A bar or band between two times as far as it is in view; empty if it is not.
+function bar(state, view, kind, x, wide, from, until, title) {
+  const y = Math.max(placeOf(state, from), view.begin), end = Math.min(placeOf(state, until), view.end);
+  return end > y ? `<rect class="${kind}" x="${x}" y="${y}" width="${wide}" height="${Math.max(end - y, 2)}"><title>${escaped(title)}</title></rect>` : "";
+}
+
+function drawBands(state, view) {
+  const { left } = SEQUENCE, { run, group, x, wide, width } = state, parts = [];
+  if (group.from !== null) parts.push(bar(state, view, "broken", left, width - left, group.from, group.until, group.title));
+  for (const fault of run.faults) {
+    if (fault.from === null) continue;
+    const hosts = fault.hosts.filter((host) => host in x), title = faultLines(fault).join("; ");
+    for (const host of hosts) parts.push(bar(state, view, "fault", x[host] - wide * 0.42, wide * 0.84, fault.from, fault.until, title));
+  }
+  return parts;
+}
+
+function drawLaneLines({ lanes, x }, { begin, end }) {
+  return lanes.map((name) => `<line class="lane" x1="${x[name]}" x2="${x[name]}" y1="${begin}" y2="${end}"/>`);
+}
+
+function drawBars(state, view) {
+  const { rows, run } = state, from = rows.time[view.first], until = rows.time[Math.max(view.last - 1, 0)];
+  const parts = [];
+  for (const name of state.lanes) {
+    const lane = run.lanes[run.clients.indexOf(name)];
+    if (lane) eachVisible(run.holds, lane.holds, from - state.longestLease, until, (row) => parts.push(drawHeld(state, view, row, name)));
+    const server = run.servers.indexOf(name);
+    if (server >= 0) run.keys.forEach((_, key) => {
+      const stays = run.stayLanes[server * run.keys.length + key];
+      eachVisible(run.stays, stays, from, until, (row) => parts.push(drawKept(state, view, row, name, key)));
+    });
+  }
+  return parts;
+}
+
+// A hold as a bar. Beside it the lease as a thin bar; the part of the hold after its lease is striped.
+function drawHeld(state, view, row, name) {
+  const { holds, recorded } = state.run, x = state.x[name] - 5 + 7 * holds.level[row], start = holds.start[row];
+  const open = holds.took[row] < 0, end = open ? recorded : start + holds.took[row];
+  let parts = bar(state, view, "held", x, 10, start, end, `${name} believes that it holds ${state.run.texts[holds.key[row]]}`);
+  if (holds.lease[row] < 0) return parts;
+  const over = start + holds.lease[row], left = holds.released[row] ? Math.min(over, end) : over;
+  if (left > start) parts += bar(state, view, "lease", x + 12, 4, start, left, `${name}'s lease, ${span(holds.lease[row])}`);
+  if (over < end) parts += bar(state, view, "overdue", x, 10, over, end, `${name}'s lease has ended`);
+  return parts;
+}
+
+function drawKept(state, view, row, name, key) {
+  const { run } = state, { stays } = run, start = stays.start[row], end = endOf(stays, row, run.recorded);
+  if (stays.who[row] < 0) return bar(state, view, "silent", state.x[name] - 10, 20, start, end, `${name} does not answer`);
+  const who = run.texts[stays.who[row]], x = state.x[name] - 10 + 8 * key, client = run.tone[stays.who[row]];
+  const kind = client < 0 ? "x" : "abcd"[client % 4];
+  const drawn = bar(state, view, `kept tone-${kind}`, x, 20, start, end, `${name} has ${run.keys[key]} for ${who}`);
+  const y = Math.max(placeOf(state, start), view.begin), high = Math.min(placeOf(state, end), view.end) - y;
+  return high < 14 || who.length > 3 ? drawn : `${drawn}<text class="who tone-${kind}" x="${x + 10}" y="${y + Math.min(high / 2 + 4, 15)}" text-anchor="middle">${escaped(who)}</text>`;
+}
+
+function drawRow(state, position) {
+  const { top, row } = SEQUENCE, step = stepAt(state, position), y = top + (position + 0.7) * row;
+  const chosen = position === state.at ? " chosen" : "";
+  const back = `<rect class="back" x="0" y="${y - row * 0.7}" width="${state.width}" height="${row}"/><text x="4" y="${y}">${clock(step.time)}</text>`;
+  const inside = step.event ? drawEvent(state, step, y) : drawArrow(state, step, y);
+  const kind = step.event ? ` event ${step.event}` : `${step.lost ? " lost" : ""}${state.group.decisive.has(step.i) && state.mode !== "decisive" ? " decisive" : ""}`;
+  return `<g class="row${kind}${chosen}" data-row="${position}">${back}${drawGap(state, position, y)}${inside}<title>${escaped(stepText(state, step))}</title></g>`;
+}
+
+// A mark on the host's line, and the text on the side with more room.
+function drawEvent(state, step, y) {
+  const x = state.x[step.host], { left } = SEQUENCE;
+  if (x === undefined) return `<line class="across" x1="${left}" x2="${state.width}" y1="${y + 6}" y2="${y + 6}"/><text x="${left + 4}" y="${y}">${escaped(fitted(step.text, state.width - left))}</text>`;
+  const right = x - left < (state.width - left) / 2, room = right ? state.width - x - 18 : x - left - 18;
+  const text = fitted(step.text, room);
+  return `<path class="mark" d="M${x} ${y - 10}l6 6l-6 6l-6 -6z"/><text x="${right ? x + 16 : x - 16}" y="${y}" text-anchor="${right ? "start" : "end"}">${escaped(text)}</text>`;
+}
+
+const LATE = 100000;  // µs
+
+// The text stands beside the sender. The arrow of a late message slopes to the row of its arrival.
+function drawArrow(state, step, y) {
+  const from = state.x[step.from], to = state.x[step.to], way = Math.sign(to - from);
+  const down = step.end !== null && step.end - step.time > LATE ? placeOf(state, step.end) - y : 0;
+  const begin = from + 10 * way, end = step.lost ? (from + to) / 2 : to - 10 * way;
+  const label = fitted(arrowText(state, step), Math.abs(to - from) - 26);
+  const cross = step.lost ? `<path class="cross" d="M${end - 6} ${y - 6}l12 12m0 -12l-12 12"/>` : `<path class="head" d="M${end} ${y + down}l${-8 * way} -4v8z"/>`;
+  return `<line class="arrow" x1="${begin}" x2="${end}" y1="${y}" y2="${y + down}"/>${cross}`
+    + `<text x="${from + 15 * way}" y="${y - 4}" text-anchor="${way > 0 ? "start" : "end"}">${escaped(label)}</text>`;
+}
+
+// The time since the row before, if it is long compared with the group's.
+function drawGap(state, position, y) {
+  const { rows, group } = state, gap = position ? rows.time[position] - rows.time[position - 1] : 0;
+  if (gap < Math.max(50000, 0.08 * (group.last - group.first))) return "";
+  const place = y - 0.7 * SEQUENCE.row;
+  return `<line class="gap" x1="0" x2="${state.width}" y1="${place}" y2="${place}"/><text class="later" x="4" y="${place + 4}">${span(Math.round(gap))} later</text>`;
+}
+
+// The text of a message with the values of owners replaced by the clients that wrote them, and other long values cut.
+function arrowText(state, step) {
+  const text = step.text.replace(/[^\s"',:;(){}[\]=]{8,}/g, (word) => {
+    const writer = state.data.writers.get(word);
+    return writer ? `‹${writer}›` : word.length > 12 && /\d/.test(word) ? `${word.slice(0, 8)}…` : word;
+  });
+  return step.lost ? `${text} (lost)` : text;
+}
+
+function fitted(text, room) {
+  const most = Math.max(10, Math.floor(room / 6.2));
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+}
+
+function escaped(text) {
+  return String(text).replace(/[&<>"]/g, (one) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[one]);
+}

@@ -1,0 +1,108 @@
+"""The data of the message viewer: what is decisive for a violation, the events beside the messages, and the encoding."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.documents.messages import TracedMessage
+from harness.plan import FaultSpec, Plan
+from harness.reports import model, sequence, timeline
+from harness.reports.columns import compress
+from harness.run.runs import run
+
+DTYPES = {"b": "<i1", "h": "<i2", "i": "<i4", "d": "<f8"}
+
+
+def unpacked(text: str) -> tuple[dict[str, Any], bytes]:
+    """Return the JSON of compressed data, and the bytes of its columns."""
+    data = zlib.decompress(base64.b64decode(text))
+    (length,) = struct.unpack("<I", data[:4])
+    return json.loads(data[4 : 4 + length]), data[(4 + length + 7) // 8 * 8 :]
+
+
+@pytest.mark.parametrize("values", [[], [1, -1], [300], [70_000, -1], [2**40]])
+def test_compressed_columns_have_their_values_at_their_places(values: list[int]) -> None:
+    data = {"a": np.array([5], dtype=np.int64), "text": "é\ud800<", "b": np.array(values, dtype=np.int64)}
+    found, columns = unpacked(compress(data))
+    letter, begun, count = found["b"].split(":")
+    assert int(begun) % 8 == 0
+    assert np.frombuffer(columns, DTYPES[letter], int(count), int(begun)).tolist() == values
+    assert found["text"] == "é?<"
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> model.RunView:
+    """A run in which the holder is paused until its lease is over and another client holds the lock."""
+    fault = FaultSpec("client-pause", on="acquire", nth=2, for_=3.0)
+    plan = Plan(lock="redis-token", clients=3, seed=1, time_limit=6.0, ttl=2.0, hold=0.05, faults=(fault,))
+    result = run(plan, store=tmp_path_factory.mktemp("store"), trace="on")
+    assert result.folder is not None
+    assert result.valid is False
+    return model.load(result.folder)
+
+
+@pytest.fixture(scope="module")
+def data(paused: model.RunView) -> timeline.Data:
+    facts = timeline.find_facts(paused)
+    found = sequence.build(paused, facts, timeline.build(paused, facts)["offsets"])
+    assert found is not None
+    return found
+
+
+def decisive(paused: model.RunView, group: dict[str, Any]) -> list[TracedMessage]:
+    assert paused.trace is not None
+    return [paused.trace.messages[i] for i in group["decisive"]]
+
+
+def test_all_kept_messages_are_in_the_data(paused: model.RunView, data: timeline.Data) -> None:
+    assert paused.trace is not None
+    assert np.cumsum(data["messages"]["number"]).tolist() == [one.number for one in paused.trace.messages]
+    first, row = paused.trace.messages[0], {name: column[0] for name, column in data["messages"].items()}
+    assert data["texts"][row["request"]] == first.request
+    assert data["hosts"][row["server"]] == first.server
+    assert data["missing"] == 0
+
+
+def test_grants_and_the_late_release_are_decisive_and_refused_tries_are_not(
+    paused: model.RunView, data: timeline.Data
+) -> None:
+    group = next(one for one in data["groups"] if one["kind"] == "overlap")
+    found = decisive(paused, group)
+    late, other = group["clients"]
+    assert [(one.client, one.name, one.reply) for one in found[:2]] == [(late, "SET", "+OK"), (other, "SET", "+OK")]
+    assert (found[-1].client, found[-1].name, found[-1].reply) == (late, "EVALSHA", ":0")
+    assert not any(one.name == "SET" and one.reply != "+OK" for one in found)
+    assert paused.trace is not None
+    assert len(found) < len(paused.trace.messages) / 4
+
+
+def test_the_events_name_the_pause_the_lease_and_the_expiry_in_this_order(data: timeline.Data) -> None:
+    group = next(one for one in data["groups"] if one["kind"] == "overlap")
+    late, other = group["clients"]
+    inside = [(kind, text) for time, _, kind, text, _ in data["events"] if group["first"] <= time <= group["last"]]
+    wanted = [
+        ("hold", f"{late}'s hold of k0 begins"),
+        ("fault", f"client-pause on {late} begins"),
+        ("lease", f"{late}'s lease on k0 ends"),
+        ("gone", f"{late}'s k0 on n1 expires"),
+        ("hold", f"{other}'s hold of k0 begins"),
+        ("violation", "both hold k0"),
+        ("heal", f"client-pause on {late} ends"),
+        ("release", f"{late} releases k0"),
+    ]
+    places = [next(i for i, (kind, text) in enumerate(inside) if kind == one and said in text) for one, said in wanted]
+    assert places == sorted(places), inside
+
+
+def test_a_run_without_messages_has_no_viewer(paused: model.RunView, tmp_path: Path) -> None:
+    facts = timeline.find_facts(paused)
+    assert sequence.build(dataclasses.replace(paused, trace=None), facts, {}) is None
