@@ -1,4 +1,4 @@
-"""The data of the message viewer: what is decisive for a violation, the events beside the messages, and the encoding."""
+"""The data of the message viewer: the decisive messages of a violation, its events, and the encoding."""
 
 from __future__ import annotations
 

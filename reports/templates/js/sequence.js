@@ -45,7 +45,7 @@ function scrolled(state) {
   state.drawing = true;
   requestAnimationFrame(() => {
     state.drawing = false;
-    if (!state.printing) drawWindow(state);
+    if (!state.printing) showRows(state);
   });
 }
 
@@ -106,7 +106,7 @@ function chooseStep(state, number, quiet = false) {
   const places = [step.from, step.to, step.host].filter((host) => host in state.x).map((host) => state.x[host]);
   if (places.length && (Math.min(...places) < canvas.scrollLeft + 20 || Math.max(...places) > canvas.scrollLeft + canvas.clientWidth - 20)) canvas.scrollLeft = Math.min(...places) - 40;
   drawHeader(state, step.time);
-  drawWindow(state);
+  showRows(state);
   describeStep(state, step);
   if (!quiet) history.replaceState(null, "", step.event ? `#t=${(step.time / 1e6).toFixed(6)}` : `#message=${state.data.messages.number[step.i]}`);
 }

@@ -28,6 +28,7 @@ function drawSequence(state) {
   layLanes(state);
   by("canvas").innerHTML = `<div class="lanes" style="width: ${state.width}px"></div><div class="rows" style="width: ${state.width}px; height: ${state.height}px"></div>`;
   [state.header, state.sheet] = by("canvas").children;
+  state.drawn = null;
   state.header.style.height = `${head}px`;
 }
 
@@ -41,12 +42,22 @@ function drawHeader(state, us) {
   state.header.innerHTML = `<svg width="${state.width}" height="${head}" aria-hidden="true">${names.join("")}</svg>`;
 }
 
+// Draw the rows that the box shows unless they are drawn, and mark the chosen one.
+function showRows(state) {
+  const canvas = state.by("canvas"), { row, top } = SEQUENCE, count = state.rows.code.length, { drawn } = state;
+  const first = Math.max(0, Math.floor((canvas.scrollTop - top) / row)), last = Math.min(count, Math.ceil((canvas.scrollTop + canvas.clientHeight) / row));
+  if (!drawn || first < drawn.first || last > drawn.last) return drawWindow(state);
+  state.sheet.querySelector(".chosen")?.classList.remove("chosen");
+  state.sheet.querySelector(`[data-row="${state.at}"]`)?.classList.add("chosen");
+}
+
 // Draw the rows that the box shows, and some more. In print, all rows around the chosen one.
 function drawWindow(state) {
   const canvas = state.by("canvas"), { row, top, spare } = SEQUENCE, count = state.rows.code.length;
   const first = state.printing ? Math.max(0, state.at - PRINTED / 2) : Math.max(0, Math.floor((canvas.scrollTop - top) / row) - spare);
   const last = state.printing ? Math.min(count, first + PRINTED) : Math.min(count, Math.ceil((canvas.scrollTop + canvas.clientHeight) / row) + spare);
   const begin = top + first * row - (first ? 0 : top), end = top + last * row + 10, view = { first, last, begin, end };
+  state.drawn = view;
   const parts = [...drawBands(state, view), ...drawLaneLines(state, view), ...drawBars(state, view)];
   for (let position = first; position < last; position++) parts.push(drawRow(state, position));
   const { width } = state, height = end - begin;
