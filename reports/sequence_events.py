@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,13 +12,34 @@ from harness.documents.messages import TracedMessage
 
 from . import words
 from .holds import TimelineHold
-from .model import RunView
+from .model import FaultView, RunView
 from .sequence_groups import LATE_NS, MessageGroup
 from .timeline import DEATHS, RunFacts
 from .timeline_servers import Stay
 
 MOST_EVENTS: Final = 5_000
 """Events that a page has; those nearest to violations are kept."""
+EFFECTS: Final = {
+    "client-crash": "{hosts} {be} killed",
+    "client-pause": "{hosts} {be} paused",
+    "clock-jump": "the clock of {hosts} jumps",
+    "connection-reset": "the connections of {hosts} are reset",
+    "delayed-request": "a request between {hosts} is delayed",
+    "eviction": "{hosts} {be} out of memory and evicts keys",
+    "failover": "{hosts} {be} killed, a replica is promoted",
+    "kill": "{hosts} {be} killed",
+    "kill-amnesia": "{hosts} {be} killed and restarts empty",
+    "leader-loss": "the leader {hosts} is killed",
+    "lost-reply": "a reply between {hosts} is lost",
+    "partition-clients": "{clients} and {servers} are cut off from each other",
+    "partition-halves": "{hosts} {be} cut off from the others",
+    "partition-majority": "{hosts} {be} cut off from the others",
+    "partition-node": "{hosts} {be} cut off from the others",
+    "partition-replicas": "{hosts} {be} cut off from its replicas",
+    "power-loss": "{hosts} loses power and unsynced data",
+    "server-pause": "{hosts} {be} paused",
+}
+"""What common faults do; the diagram shows other faults by their names."""
 _SHORT: Final = re.compile(r": | \(|\. |; ")
 LEAST_STEP_US: Final = 1_000
 """Smaller steps of a clock are no event: a clock that runs fast or slow makes many."""
@@ -30,7 +52,7 @@ class Event:
     time: int
     host: str
     kind: str
-    """``fault``, ``heal``, ``clock``, ``gone``, ``silent``, ``lease``, ``hold``, ``release``, ``late``, ``died``,
+    """``fault``, ``heal``, ``clock``, ``gone``, ``silent``, ``back``, ``lease``, ``hold``, ``release``, ``late``, ``died``,
     ``violation``, ``over`` or ``story``."""
     text: str
     part_of: int | None = None
@@ -43,7 +65,7 @@ def build(
 ) -> list[Event]:  # fmt: skip
     """Return the events of a run in the order of time."""
     found = [
-        *_faults(run), *_clocks(run, offsets), *_keys(facts.stays), *_holds(run, groups), *_late(messages),
+        *_faults(run), *_clocks(run, offsets), *_keys(run, facts), *_holds(run, groups), *_late(messages),
         *_deaths(run), *_violations(groups),
     ]  # fmt: skip
     if len(found) > MOST_EVENTS:
@@ -57,14 +79,26 @@ def _distance(time: int, groups: Sequence[MessageGroup]) -> int:
 
 def _faults(run: RunView) -> Iterator[Event]:
     for fault in run.faults:
-        named = f"{fault.fault} on {', '.join(fault.hosts)}" if fault.hosts else fault.fault
-        params = ", ".join(f"{name} {value}" for name, value in fault.params)
         host = fault.hosts[0] if fault.hosts else ""
         if fault.injected is not None:
-            unseen = ", not observed" if fault.seen is False else ""
-            yield Event(fault.injected, host, "fault", f"{named} begins{f' ({params})' if params else ''}{unseen}")
+            unseen = " (not observed)" if fault.seen is False else ""
+            yield Event(fault.injected, host, "fault", f"{_fault_text(fault)}{unseen}")
         if fault.healed is not None and fault.injected is not None:
-            yield Event(fault.healed, host, "heal", f"{named} ends")
+            yield Event(fault.healed, host, "heal", f"{fault.fault} ends")
+
+
+def _fault_text(fault: FaultView) -> str:
+    """Return the name of a fault, and what it does to its hosts."""
+    params = dict(fault.params)
+    hosts = ", ".join(fault.hosts)
+    values = {
+        "hosts": hosts,
+        "be": "is" if len(fault.hosts) == 1 else "are",
+        "clients": params.get("clients", hosts).replace(",", ", "),
+        "servers": params.get("servers", hosts).replace(",", ", "),
+    }
+    effect = EFFECTS.get(fault.fault, "on {hosts}" if hosts else "begins")
+    return f"{fault.fault}: {effect.format(**values)}"
 
 
 def _clocks(run: RunView, offsets: dict[str, list[list[int]]]) -> Iterator[Event]:
@@ -84,20 +118,51 @@ def _reading(offset_us: int) -> str:
     return f"{words.span(abs(offset_us) * 1000)} {'ahead' if offset_us > 0 else 'behind'}"
 
 
-def _keys(stays: Iterable[Stay]) -> Iterator[Event]:
-    for stay in stays:
-        if stay.owner is None and stay.ended != "not recorded":
-            yield Event(stay.start, stay.host, "silent", f"{stay.host} does not answer")
-        if stay.owner is None or stay.end is None:
-            continue
-        named = f"{stay.who}'s {stay.key} on {stay.host}"
-        if stay.ended == "expired":
-            yield Event(stay.end, stay.host, "gone", f"{named} expires")
-        elif stay.ended == "removed":
-            yield Event(stay.end, stay.host, "gone", f"{named} is removed by another client")
-        elif stay.ended == "early":
-            left = "" if stay.until is None else f", {words.span(max(0, stay.until - stay.end))} before its expiry"
-            yield Event(stay.end, stay.host, "gone", f"{named} is gone{left or ', not released'}")
+def _keys(run: RunView, facts: RunFacts) -> Iterator[Event]:
+    writers = {(state.host, state.key, state.time): state.by for state in run.keys if state.by is not None}
+    holds: dict[tuple[str, str], list[TimelineHold]] = {}
+    for hold in facts.holds:
+        holds.setdefault((hold.client, hold.key), []).append(hold)
+    for stay in facts.stays:
+        if stay.owner is None:
+            yield from _silence(stay)
+        elif stay.end is not None:
+            text = _end_text(stay, writers.get((stay.host, stay.key, stay.end)), holds)
+            if text:
+                yield Event(stay.end, stay.host, "gone", text)
+
+
+def _silence(stay: Stay) -> Iterator[Event]:
+    if stay.ended == "not recorded":
+        return
+    yield Event(stay.start, stay.host, "silent", f"{stay.host} does not answer")
+    if stay.end is not None:
+        without = f", without {stay.key}" if stay.ended == "early" else ""
+        yield Event(stay.end, stay.host, "back", f"{stay.host} answers again{without}")
+
+
+def _end_text(stay: Stay, remover: str | None, holds: dict[tuple[str, str], list[TimelineHold]]) -> str:
+    """Return how a server lost a client's key; empty if the client released it."""
+    named = f"{stay.who}'s {stay.key} on {stay.host}"
+    if stay.ended == "expired":
+        return f"{named} expires"
+    if stay.ended == "removed":
+        return f"{remover or 'another client'} removes {named}"
+    if stay.ended == "early":
+        return f"{named} is gone" + ("" if stay.until is None else f", {_span(stay.until - (stay.end or 0))} too early")
+    if stay.ended == "released" and _held_at(holds.get((stay.client, stay.key), ()), stay.end or 0):
+        return f"{named} is gone, its hold goes on"
+    return ""
+
+
+def _held_at(holds: Sequence[TimelineHold], time: int) -> bool:
+    """Return whether one of a client's holds was under way at a time."""
+    at = bisect_right(holds, time, key=lambda hold: hold.start)
+    return at > 0 and (holds[at - 1].end is None or time < (holds[at - 1].end or 0))
+
+
+def _span(ns: int) -> str:
+    return words.span(max(0, ns))
 
 
 def _holds(run: RunView, groups: Iterable[MessageGroup]) -> Iterator[Event]:
@@ -112,13 +177,12 @@ def _holds(run: RunView, groups: Iterable[MessageGroup]) -> Iterator[Event]:
 
 def _hold(run: RunView, hold: TimelineHold) -> Iterator[Event]:
     granted = hold.acquire_index
-    named = f"{hold.client}'s hold of {hold.key}"
-    lease = "" if hold.lease_end is None else f" (lease {words.span(hold.lease_end - hold.start)})"
+    lease = "" if hold.lease_end is None else f", lease {words.span(hold.lease_end - hold.start)}"
     token = f", token {hold.fence}" if hold.fence else ""
-    yield Event(hold.start, hold.client, "hold", f"{named} begins{lease}{token}", granted)
+    yield Event(hold.start, hold.client, "hold", f"{hold.client} holds {hold.key}{lease}{token}", granted)
     last = run.history.time[-1]
     if hold.lease_end is not None and hold.lease_end <= last and (hold.end is None or hold.end > hold.lease_end):
-        text = f"{hold.client}'s lease on {hold.key} ends, its hold goes on"
+        text = f"{hold.client}'s lease ends, its hold goes on"
         yield Event(hold.lease_end, hold.client, "lease", text, granted)
     if hold.end is not None:
         how = "releases" if hold.released else "no longer relies on"

@@ -167,7 +167,9 @@ class _GroupFinder:
                 latest[message.call or 0] = position
             if not (named or violation[0] <= _times(message)[0] <= violation[1]):
                 continue
-            if (message.client in clients and _lost(message)) or self.change(message):
+            known = message.client in clients
+            change = self.change(message) if known or message.request else None
+            if (known and _lost(message)) or (change is not None and (known or change.time <= violation[1])):
                 found.add(position)
         return sorted({*found, *latest.values()})[:MOST_DECISIVE]
 

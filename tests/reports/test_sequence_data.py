@@ -90,13 +90,13 @@ def test_the_events_name_the_pause_the_lease_and_the_expiry_in_this_order(data: 
     late, other = group["clients"]
     inside = [(kind, text) for time, _, kind, text, _ in data["events"] if group["first"] <= time <= group["last"]]
     wanted = [
-        ("hold", f"{late}'s hold of k0 begins"),
-        ("fault", f"client-pause on {late} begins"),
-        ("lease", f"{late}'s lease on k0 ends"),
+        ("hold", f"{late} holds k0"),
+        ("fault", f"client-pause: {late} is paused"),
+        ("lease", f"{late}'s lease ends"),
         ("gone", f"{late}'s k0 on n1 expires"),
-        ("hold", f"{other}'s hold of k0 begins"),
+        ("hold", f"{other} holds k0"),
         ("violation", "both hold k0"),
-        ("heal", f"client-pause on {late} ends"),
+        ("heal", "client-pause ends"),
         ("release", f"{late} releases k0"),
     ]
     places = [next(i for i, (kind, text) in enumerate(inside) if kind == one and said in text) for one, said in wanted]

@@ -6,7 +6,7 @@ function layLanes(state) {
   const { left, least, most } = SEQUENCE, { data, rows, mode, group } = state, used = new Set(mode === "all" ? data.hosts : group.clients);
   if (mode !== "all") for (const code of rows.code) if (code >= 0) used.add(data.hosts[data.messages.client[code >> 1]]).add(data.hosts[data.messages.server[code >> 1]]);
   for (const [, host, kind] of data.events) if (kind === "clock" && data.servers.includes(host)) used.add(host);
-  state.lanes = inOrder(data, data.hosts.filter((name) => used.has(name)), mode);
+  state.lanes = inOrder(data, data.hosts.filter((name) => used.has(name)), mode, group.clients);
   const wide = Math.min(most, Math.max(least, (state.by("canvas").clientWidth - left - 4) / Math.max(state.lanes.length, 1)));
   state.wide = wide;
   state.x = Object.fromEntries(state.lanes.map((name, number) => [name, left + wide * (number + 0.5)]));
@@ -16,11 +16,14 @@ function layLanes(state) {
 
 const MOST_SPLIT = 4;
 
-// The servers stand between a few clients, so that no arrow crosses another client's bar.
-function inOrder(data, names, mode) {
+// The servers stand between a few clients, so that no arrow crosses another client's bar. The first two clients that the
+// violation names stand on opposite sides.
+function inOrder(data, names, mode, named) {
   const servers = names.filter((name) => data.servers.includes(name)), clients = names.filter((name) => !data.servers.includes(name));
-  const left = mode === "all" || clients.length > MOST_SPLIT ? clients.length : Math.ceil(clients.length / 2);
-  return [...clients.slice(0, left), ...servers, ...clients.slice(left)];
+  if (mode === "all" || clients.length > MOST_SPLIT) return [...clients, ...servers];
+  const place = (name) => (named.includes(name) ? named.indexOf(name) : named.length);
+  clients.sort((a, b) => place(a) - place(b));
+  return [...clients.filter((_, i) => i % 2 === 0).reverse(), ...servers, ...clients.filter((_, i) => i % 2 === 1)];
 }
 
 function drawSequence(state) {
@@ -151,7 +154,7 @@ function drawArrow(state, step, y) {
   const from = state.x[step.from], to = state.x[step.to], way = Math.sign(to - from);
   const down = step.end !== null && step.end - step.time > LATE ? placeOf(state, step.end) - y : 0;
   const begin = from + 10 * way, end = step.lost ? (from + to) / 2 : to - 10 * way;
-  const label = fitted(arrowText(state, step), Math.abs(to - from) - 26);
+  const room = Math.abs(to - from) - 26, label = fitted(arrowText(state, step), state.wide > 110 ? Math.min(room, Math.max(state.wide - 28, 130)) : room);
   const cross = step.lost ? `<path class="cross" d="M${end - 6} ${y - 6}l12 12m0 -12l-12 12"/>` : `<path class="head" d="M${end} ${y + down}l${-8 * way} -4v8z"/>`;
   return `<line class="arrow" x1="${begin}" x2="${end}" y1="${y}" y2="${y + down}"/>${cross}`
     + `<text x="${from + 15 * way}" y="${y - 4}" text-anchor="${way > 0 ? "start" : "end"}">${escaped(label)}</text>`;
@@ -167,7 +170,7 @@ function drawGap(state, position, y) {
 
 // The text of a message with the values of owners replaced by the clients that wrote them, and other long values cut.
 function arrowText(state, step) {
-  const text = step.text.replace(/[^\s"',:;(){}[\]=]{8,}/g, (word) => {
+  const text = step.text.replace(/[^\s"',:;(){}[\]=/]{8,}/g, (word) => {
     const writer = state.data.writers.get(word);
     return writer ? `‹${writer}›` : word.length > 12 && /\d/.test(word) ? `${word.slice(0, 8)}…` : word;
   });
@@ -175,7 +178,7 @@ function arrowText(state, step) {
 }
 
 function fitted(text, room) {
-  const most = Math.max(10, Math.floor(room / 6.2));
+  const most = Math.max(10, Math.floor(room / 6.5));
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
