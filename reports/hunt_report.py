@@ -12,12 +12,13 @@ from urllib.parse import quote
 from harness import documents
 from harness.documents import HuntDocument, load_hunt, present
 from harness.documents.hunt import COUNTEREXAMPLE, HuntFinding
+from harness.documents.messages import TRACE
 from harness.files import write_file
 
 from . import certainty, page, words
 from .document import known_versions, plain
 from .measures import KeyFigure
-from .story import story_steps
+from .story import story_addresses, story_steps
 
 NAME: Final = "hunt"
 NO_FAULT: Final = "none"
@@ -55,6 +56,8 @@ class FindingView:
     limits: dict[str, tuple[str, ...]]
     steps: Pairs
     """The time and text of each step."""
+    addresses: tuple[str, ...]
+    """The address of each step in the report of the run, relative to the page; empty without a report or a time."""
     ending: str
     summary: str
     how: str
@@ -200,17 +203,20 @@ def _pairs(families: list[str], reached: Sequence[tuple[str, str]]) -> Matrix:
 def _finding(found: HuntFinding, folder: Path) -> FindingView:
     given = found.folder or ""
     run = _in_store(given, folder)
+    link = _link(run, folder) if run is not None else ""
+    shows = link.endswith(".html") and run is not None and (run / TRACE).is_file()
     return FindingView(
         broken=found.broken,
         known=found.known,
         limits=found.limits,
         steps=story_steps(found.story),
+        addresses=tuple(link + one if shows and one else "" for one in story_addresses(found.story)),
         ending=found.story.ending,
         summary=found.summary,
         how=_origin(found),
         replay=found.command("replay", "--cluster", "docker") if given else "",
         scenario=found.command("scenario run") if given else "",
-        link=_link(run, folder) if run is not None else "",
+        link=link,
         toml=_text(run / COUNTEREXAMPLE) if run is not None else "",
     )
 

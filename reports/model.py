@@ -28,7 +28,7 @@ from harness.wording import PROPERTY_STATES, as_sentence
 
 from . import words
 from .document import pairs, plain
-from .story import story_steps
+from .story import story_addresses, story_steps
 
 __all__ = ["CheckerView", "DocumentError", "EvidenceView", "FaultView", "InvolvedView", "LogView", "RunView", "load"]
 
@@ -152,6 +152,10 @@ class RunView:
     """The story of the violation, if a hunt wrote one: the time and text of each step."""
     ending: str = ""
     """The harm after the last step."""
+    moments: tuple[int | None, ...] = ()
+    """The time (ns) of each step of the story."""
+    addresses: tuple[str, ...] = ()
+    """The fragment that opens each step of the story among the messages."""
     trace: MessageTrace | None = None
     """The messages between clients and servers, if they are kept."""
     trace_trouble: str = ""
@@ -227,6 +231,8 @@ def load(folder: Path) -> RunView:
         keys_trouble=keys_trouble,
         steps=story_steps(story),
         ending=story.ending,
+        moments=tuple(None if step.at is None else history.origin + round(step.at * 1e9) for step in story.steps),
+        addresses=story_addresses(story),
         trace=trace,
         trace_trouble=trace_trouble,
     )

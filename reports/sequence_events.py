@@ -52,8 +52,8 @@ class Event:
     time: int
     host: str
     kind: str
-    """``fault``, ``heal``, ``clock``, ``gone``, ``silent``, ``back``, ``lease``, ``hold``, ``release``, ``late``, ``died``,
-    ``violation``, ``over`` or ``story``."""
+    """``fault``, ``heal``, ``clock``, ``gone``, ``silent``, ``back``, ``lease``, ``hold``, ``release``, ``late``,
+    ``died``, ``violation``, ``over`` or ``story``."""
     text: str
     part_of: int | None = None
     """The entry that granted the hold, or the number of the violation, to which the event belongs."""
@@ -66,11 +66,16 @@ def build(
     """Return the events of a run in the order of time."""
     found = [
         *_faults(run), *_clocks(run, offsets), *_keys(run, facts), *_holds(run, groups), *_late(messages),
-        *_deaths(run), *_violations(groups),
+        *_deaths(run), *_violations(groups), *_story(run),
     ]  # fmt: skip
     if len(found) > MOST_EVENTS:
         found = sorted(found, key=lambda one: _distance(one.time, groups))[:MOST_EVENTS]
-    return sorted(found, key=lambda one: (one.time, one.kind != "hold"))
+    return sorted(found, key=lambda one: (round((one.time - run.history.origin) / 1000), _rank(one.kind)))
+
+
+def _rank(kind: str) -> int:
+    """Return the place of a kind among events of the same microsecond: a story introduces what happens."""
+    return {"story": 0, "hold": 1}.get(kind, 2)
 
 
 def _distance(time: int, groups: Sequence[MessageGroup]) -> int:
@@ -219,3 +224,9 @@ def _violations(groups: Iterable[MessageGroup]) -> Iterator[Event]:
         yield Event(group.start, "", "violation", text, group.number)
         if group.end is not None and group.end > group.start:
             yield Event(group.end, "", "over", f"End of violation {group.number}", group.number)
+
+
+def _story(run: RunView) -> Iterator[Event]:
+    for number, (time, (_, text)) in enumerate(zip(run.moments, run.steps, strict=True), 1):
+        if time is not None:
+            yield Event(time, "", "story", f"Story {number}: {text}")

@@ -15,12 +15,13 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from harness.documents.heads import HeadChecker
+from harness.documents.messages import TRACE
 from harness.errors import HarnessError, UsageError
 from harness.faults.clock import ClockJump, ClockSkew
 from harness.plan import allowing, load
 from harness.run import store as stores
 
-from . import compare_page, files, live, pages, sending, zipped
+from . import compare_page, files, live, moments, pages, sending, zipped
 from .events import RunEvents
 from .guard import Guard
 from .index import Index, Run, Unreadable, read_results
@@ -126,6 +127,8 @@ class StorePages:
             results=results,
             files=listed,
             report=stores.REPORT in names,
+            messages=TRACE in names,
+            moments=moments.moments(self.store, lock, name) if {stores.REPORT, TRACE} <= names else [],
             history=history,
             checkable=stores.HISTORY in names and stores.PLAN in names,
             damaged=stores.RESULTS in names,

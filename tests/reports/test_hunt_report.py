@@ -84,6 +84,15 @@ def test_a_finding_shows_its_commands_and_its_plan(tmp_path: Path) -> None:
     assert hunted.TOML.strip() in page.words
 
 
+def test_each_step_leads_to_the_messages_of_the_run_if_they_are_kept(tmp_path: Path) -> None:
+    report = f"../../{hunted.RUN}/report.html"
+    folder = hunted.stored(tmp_path, hunted.hunt(hunted.finding()))
+    assert Page(hunt_report.write(folder).read_text()).values("href") == [report]
+    (tmp_path / hunted.RUN / "trace.jsonl.gz").write_bytes(b"")
+    steps = [f"{report}#t=0.008000", f"{report}#t=0.243000"]
+    assert Page(hunt_report.write(folder).read_text()).values("href") == [*steps, report]
+
+
 @pytest.mark.parametrize("given", ["store", "/elsewhere/my store"])
 def test_links_stay_valid_when_the_store_moves(tmp_path: Path, given: str) -> None:
     folder = hunted.stored(tmp_path / "moved", hunted.hunt(hunted.finding(folder=f"{given}/{hunted.RUN}")))
@@ -248,8 +257,10 @@ def test_a_hunt_writes_its_page_and_prints_its_path(tmp_path: Path) -> None:
     assert str(found).endswith(f"\nhunt: {found.folder}/hunt.html")
     page = Page((found.folder / "hunt.html").read_text())
     assert page.words[0] == "No failure was found in redlock, but a known limit of it was reached"
-    assert all((found.folder / link).is_file() for link in page.values("href"))
-    assert len(page.values("href")) == len(found.findings) == 1
+    files = [link.partition("#")[0] for link in page.values("href")]
+    assert all((found.folder / link).is_file() for link in files)
+    assert len(set(files)) == len(found.findings) == 1
+    assert len(files) == 1 + len(found.document["findings"][0]["story"]["steps"])
     view = hunt_report.read(load_hunt(found.folder / "hunt.json"), found.folder)
     assert view.moments is not None
     assert view.pairs is not None

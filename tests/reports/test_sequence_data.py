@@ -15,7 +15,7 @@ import pytest
 
 from harness.documents.messages import TracedMessage
 from harness.plan import FaultSpec, Plan
-from harness.reports import model, sequence, timeline
+from harness.reports import model, run_report, sequence, timeline
 from harness.reports.columns import compress
 from harness.run.runs import run
 
@@ -106,3 +106,19 @@ def test_the_events_name_the_pause_the_lease_and_the_expiry_in_this_order(data: 
 def test_a_run_without_messages_has_no_viewer(paused: model.RunView, tmp_path: Path) -> None:
     facts = timeline.find_facts(paused)
     assert sequence.build(dataclasses.replace(paused, trace=None), facts, {}) is None
+
+
+def test_the_steps_of_a_story_are_events_and_lead_to_the_messages(paused: model.RunView) -> None:
+    time = paused.history.origin + 1_500_000_000
+    told = {"steps": (("1.500 s", "c1 <waits>"), ("", "undated")), "moments": (time, None), "addresses": ("#t=1.5", "")}
+    view = dataclasses.replace(paused, **told)
+    facts = timeline.find_facts(view)
+    found = sequence.build(view, facts, {})
+    assert found is not None
+    assert [event[:4] for event in found["events"] if event[2] == "story"] == [
+        [1_500_000, "", "story", "Story 1: c1 <waits>"]
+    ]
+    page = run_report.render(view)
+    assert '<a href="#t=1.5">1.500 s</a> c1 &lt;waits&gt;' in page
+    assert page.count('href="#t=') == 1
+    assert 'href="#t=' not in run_report.render(dataclasses.replace(view, trace=None))

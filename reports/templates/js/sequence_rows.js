@@ -28,6 +28,7 @@ function rowTest(state, group, mode) {
   return (code, time) => {
     if (code >= 0) return mode === "decisive" ? group.decisive.has(code >> 1) : known[messages.client[code >> 1]];
     const [, host, kind, , partOf] = state.data.events[-1 - code];
+    if (kind === "story") return mode !== "decisive" || time <= group.last;
     if (mode === "decisive" && !inside(time)) return earlier.has(-1 - code);
     if (kind === "violation" || kind === "over") return mode !== "decisive" || partOf === group.number;
     if (mode === "decisive" && partOf !== null) return group.holds.includes(partOf);
