@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from harness.documents.messages import TRACE, MessageTrace, TracedMessage, pack_messages
 from harness.history import NEMESIS, History, Op
 from harness.history.lock_keys import KEYS, KeyState, KeyWriter
 
@@ -94,6 +95,8 @@ def write(folder: Path, kind: str, operations: int = 100_000) -> Path:
             writer.write(state)
     if kind == "interrupted":
         _cut(folder / "history.jsonl")
+    if kind == "large":
+        (folder / TRACE).write_bytes(pack_messages(_trace(script)))
     _results(folder, kind, script, history, limit)
     _others(folder)
     return folder
@@ -210,6 +213,26 @@ def _trouble(script: Script, client: str, ready: dict[str, float], limit: float,
         script.add(asked + wait, process, "info", "acquire", error="TimeoutError: n3 did not answer", **on)
         script.process[client] = max(script.process.values()) + 1
     ready[client] = asked + wait + 0.001
+
+
+def _trace(script: Script) -> MessageTrace:
+    """Return the messages of the holds on two servers: a request that sets the key, and one that deletes it."""
+    sent = []
+    for hold in script.holds:
+        for server in SERVERS[:2]:
+            token, index = f"{hold['fence']:08x}{hold['client']}", hold["asked"]["index"]
+            sent.append((hold["got"] - 0.0008, server, hold, f"SET k0 {token} NX PX 2000", "+OK", index))
+            sent.append((hold["until"], server, hold, f"EVALSHA DELETE 1 k0 {token}", ":1", hold["released"]["index"]))
+    messages = (
+        TracedMessage(
+            number=number, client=hold["client"], server=server, connection=f"{hold['client']}>{server}",
+            name=asked.split()[0], request=asked, reply=reply, sent=ns(at), arrived=ns(at + 0.0001),
+            executed=ns(at + 0.0001), replied=ns(at + 0.0002), process=hold["process"], call=index,
+        )
+        for number, (at, server, hold, asked, reply, index) in enumerate(sorted(sent, key=lambda one: one[:2]), 1)
+    )  # fmt: skip
+    kept = tuple(messages)
+    return MessageTrace(schema=1, kind="redis-independent", backend="sim", mode="on", total=len(kept), messages=kept)
 
 
 def _cut(path: Path) -> None:

@@ -14,7 +14,7 @@ from harness.plan import FaultSpec, Plan
 from harness.reports import model, run_report, sequence, sequence_groups, timeline
 from harness.run.runs import run
 from tests.reports import axe
-from tests.reports.opened import messages_shown, wait_until
+from tests.reports.opened import Open, messages_shown, wait_until
 
 pytestmark = pytest.mark.browser
 WIDTHS = (1280, 800, 390)
@@ -230,6 +230,42 @@ def test_the_page_fits_every_width_without_accessibility_faults(browser: Browser
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert axe.faults(page) == []
         context.close()
+
+
+STEPS = """(count) => {
+  const canvas = document.getElementById("sequence-canvas"), took = [];
+  for (let i = 0; i < count; i++) {
+    const begun = performance.now();
+    const key = i % 40 < 30 ? "ArrowDown" : "ArrowUp";
+    canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
+    canvas.getBoundingClientRect();
+    took.push(performance.now() - begun);
+  }
+  return took.sort((a, b) => a - b)[count / 2];
+}"""
+"""Half of the steps are quicker than this, ms."""
+
+
+@pytest.mark.slow
+def test_a_step_among_a_hundred_thousand_messages_is_as_quick_as_among_a_few(opened: Open) -> None:
+    """The limits are relative or generous, since a slow machine must not miss them; ``benchmarks.viewer`` measures."""
+    page = opened("large")
+    messages_shown(page)
+    assert page.evaluate("performance.getEntriesByName('sequence-painted')[0].startTime") < 40_000
+    few = page.evaluate(STEPS, 100)
+    counts = [step_of(page)[1]]
+    page.select_option("#sequence-mode", "all")
+    counts.append(step_of(page)[1])
+    assert counts[0] < 1_000
+    assert counts[1] > 190_000
+    many = page.evaluate(STEPS, 100)
+    print(f"\na step among {counts[0]}: {few:.1f} ms, among {counts[1]}: {many:.1f} ms")
+    assert page.locator("[data-row]").count() <= MOST_DRAWN
+    assert many < 10 * few + 20
+    page.focus("#sequence-canvas")
+    page.keyboard.press("End")
+    assert step_of(page) == (counts[1], counts[1])
+    assert page.locator(".chosen").is_visible()
 
 
 def test_a_broken_trace_is_named_and_the_report_has_the_rest(folder: Path, tmp_path: Path) -> None:
