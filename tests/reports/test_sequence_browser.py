@@ -185,10 +185,18 @@ def test_another_mode_keeps_the_step(page: Page) -> None:
 
 
 def test_print_has_the_steps_that_the_box_does_not_show(page: Page) -> None:
-    page.set_viewport_size({"width": 1280, "height": 300})
+    page.set_viewport_size({"width": 700, "height": 300})
     page.select_option("#sequence-mode", "all")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("[data-row]").count() == min(300, step_of(page)[1])
+    page.emulate_media(media="print")
+    box, svg = (page.locator(one).bounding_box() for one in ("#sequence-canvas", "#sequence-canvas .rows svg"))
+    assert box is not None
+    assert svg is not None
+    assert svg["x"] + svg["width"] <= box["x"] + box["width"] + 1
+    assert svg["y"] + svg["height"] <= box["y"] + box["height"] + 1
+    assert not page.locator("[data-step=next]").is_visible()
+    page.emulate_media(media="screen")
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("[data-row]").count() <= MOST_DRAWN
 

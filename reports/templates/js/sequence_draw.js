@@ -42,7 +42,7 @@ function drawHeader(state, us) {
     const offset = offsetAt(run.offsets[name] || [], us), text = offset ? `clock ${offset > 0 ? "+" : "−"}${span(Math.abs(offset))}` : "clock correct";
     return `<text x="${x[name]}" y="16" text-anchor="middle" class="name">${escaped(name)}</text><text x="${x[name]}" y="32" text-anchor="middle" class="${offset ? "off" : "fine"}">${text}</text>`;
   });
-  state.header.innerHTML = `<svg width="${state.width}" height="${head}" aria-hidden="true">${names.join("")}</svg>`;
+  state.header.innerHTML = `<svg width="${state.width}" height="${head}" viewBox="0 0 ${state.width} ${head}" aria-hidden="true">${names.join("")}</svg>`;
 }
 
 // Draw the rows that the box shows unless they are drawn, and mark the chosen one.
