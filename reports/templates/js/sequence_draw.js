@@ -1,6 +1,6 @@
 // Draws the rows in view, with the bars of holds, leases and keys, and the bands of faults and the violation.
 
-const SEQUENCE = { top: 6, row: 24, left: 92, least: 92, most: 400, head: 40, spare: 20 };
+const SEQUENCE = { top: 6, row: 24, left: 92, least: 92, most: 400, head: 40, spare: 12 };
 
 function layLanes(state) {
   const { left, least, most } = SEQUENCE, { data, rows, mode, group } = state, used = new Set(mode === "all" ? data.hosts : group.clients);
@@ -97,7 +97,9 @@ function drawBars(state, view) {
   const parts = [];
   for (const name of state.lanes) {
     const lane = run.lanes[run.clients.indexOf(name)];
-    if (lane) eachVisible(run.holds, lane.holds, from - state.longestLease, until, (row) => parts.push(drawHeld(state, view, row, name)));
+    if (lane) eachVisible(run.holds, lane.holds, from - state.longestLease, until, (row) => {
+      if (!run.holds.released[row] || endOf(run.holds, row, run.recorded) >= from) parts.push(drawHeld(state, view, row, name));
+    });
     const server = run.servers.indexOf(name);
     if (server >= 0) run.keys.forEach((_, key) => {
       const stays = run.stayLanes[server * run.keys.length + key];
