@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .studies.compare import compare
     from .studies.compare.plans import ComparisonRequest
     from .studies.compare_releases import VersionsRequest, compare_releases
+    from .studies.publication import publish
 
 _HOMES = {
     "run": "harness.run.runs",
@@ -33,6 +34,7 @@ _HOMES = {
     **dict.fromkeys(("bisect_releases", "BisectRequest"), "harness.studies.bisect_releases"),
     **dict.fromkeys(("compare_releases", "VersionsRequest"), "harness.studies.compare_releases"),
     "ComparisonRequest": "harness.studies.compare.plans",
+    "publish": "harness.studies.publication",
     **dict.fromkeys(("hunt", "HuntResult", "LockFails"), "harness.search.hunt"),
     "HuntRequest": "harness.search.request",
     "Plan": "harness.plan",
@@ -42,7 +44,7 @@ _HOMES = {
 __all__ = [
     "BisectRequest", "ComparisonRequest", "Endpoints", "FaultSpec", "Grant", "HuntRequest", "HuntResult",
     "Indeterminate", "Lock", "LockError", "LockFails", "Plan", "Report", "Result", "VersionsRequest",
-    "bisect_releases", "check", "compare", "compare_releases", "hunt", "run",
+    "bisect_releases", "check", "compare", "compare_releases", "hunt", "publish", "run",
 ]  # fmt: skip
 
 

@@ -31,6 +31,8 @@ PROPERTY_STATES: Final = {
     "not-applicable": "not applicable",
 }
 """The states of properties in words, the gravest first."""
+SAFE_WITH_FENCING: Final = "Safe with fencing"
+"""Begin of the reason for a verdict: the lock had two holders, and the resource refused every late access."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?]) (?=\S)")
 _HOST: Final = re.compile(r"[a-z]+\d")
 """Name of a host, which keeps its lower case at the beginning of a sentence."""

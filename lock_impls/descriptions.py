@@ -48,6 +48,28 @@ def origins_in(module: str) -> dict[str, Origin]:
     return {name: origin for name, origin in own.items() if isinstance(origin, Origin)}
 
 
+def methods_in(module: str, name: str) -> frozenset[str]:
+    """Return the names of the methods of a class of one of our lock files, with those of its bases in our files.
+
+    Raises:
+        DescriptionError: there is no such file.
+    """
+    return frozenset(_methods(_source(module), name))
+
+
+def _methods(source: _Source, name: str) -> Iterator[str]:
+    node = source.definitions.get(name)
+    if isinstance(node, ast.ImportFrom):
+        module = importlib.util.resolve_name("." * node.level + (node.module or ""), source.package)
+        if module.startswith(f"{PACKAGE}."):
+            yield from _methods(_source(module), name)
+    if isinstance(node, ast.ClassDef):
+        yield from (one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+        for base in node.bases:
+            if isinstance(base, ast.Name):
+                yield from _methods(source, base.id)
+
+
 def _stated(module: str, attribute: str) -> dict[str, Any]:
     """Return an attribute of the classes of a file whose own body has it, by the class's name."""
     source = _source(module)

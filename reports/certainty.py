@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.wording import certainty, counted
 
 from .comparison_view import ComparisonView
@@ -52,3 +54,17 @@ def of_hunt(findings: int, judged: int, best: float) -> str:
         f"Not proved: {counted(judged, 'schedule')} of a space without end. The nearest miss is {best:.2f}, "
         "and 2 means two holders at once."
     )
+
+
+def of_family(state: str, kept: Sequence[int]) -> str:
+    """Return how sure the verdict of a lock under a family of faults is, such as ``kept`` or ``known-limit``; ``kept``
+    are the numbers of runs of the tests that found no violation."""
+    match state:
+        case "kept":
+            return f"The test with the most runs: {certainty(max(kept))}."
+        case "not-tested":
+            return "Nothing was proved, neither that the lock is safe nor that it is not."
+        case "fenced":
+            return "Two holders are proved by a run. The resource refused the late one in every run that had two."
+        case _:
+            return "Proved by a run, because its history contains the contradiction."

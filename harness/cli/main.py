@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "sweep": "Measure how often a lock fails, by lease, hold and pause.",
     "bisect": "Find the library release that introduced or fixed a failure.",
     "compare": "Compare locks under faults: which lock, and what does it cost?",
+    "publish": "Write pages about all locks from stored results.",
     "fidelity": "Compare the simulated servers with real ones.",
     "serve": "Show the stored runs in a browser.",
     "check": "Check whether a history is linearizable.",

@@ -26,6 +26,13 @@ class HeadPlan(msgspec.Struct):
     title: str = ""
 
 
+class HeadRelease(msgspec.Struct):
+    """The keys of ``plan.toml`` that tell which releases a run was made with."""
+
+    requires: list[str] = []
+    python: str = ""
+
+
 class HeadStats(msgspec.Struct):
     operations: int | None = None
 

@@ -13,7 +13,7 @@ from harness.faults.catalogue import fault_of
 from harness.faults.records import FaultRecord, Moment
 from harness.history import History
 from harness.plan import Plan
-from harness.wording import LIMITS, as_sentence, counted, listed, lower_first
+from harness.wording import LIMITS, SAFE_WITH_FENCING, as_sentence, counted, listed, lower_first
 
 from .decision import FENCED, Decision, Property
 from .fault_records import fault_records
@@ -116,7 +116,7 @@ def _fenced(verdicts: Mapping[str, Verdict], decision: Decision) -> str:
         what = f"two clients held the lock at the same time {'once' if times == 1 else f'{times} times'}"
     else:
         what = "the lock was released by a client that did not hold it"
-    return f"Safe with fencing: {what}, and the resource refused every late access by its token."
+    return f"{SAFE_WITH_FENCING}: {what}, and the resource refused every late access by its token."
 
 
 def _accepted(lock: LockFacts, verdicts: Mapping[str, Verdict], decision: Decision, name: str) -> str:

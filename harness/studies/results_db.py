@@ -94,6 +94,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 _JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin", "traces", "detection"})
 _OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
 _VISIT: Final = tuple(PairVisit.__struct_fields__)
+_VISIT_LISTS: Final = ("limits", "failures")
 _FIGURE: Final = tuple(FidelityFigure.__struct_fields__)
 
 
@@ -160,6 +161,31 @@ def outcomes(path: Path, of: Iterable[int]) -> dict[int, list[ScenarioOutcome]]:
         return {night: [_outcome(row) for row in connection.execute(query, (night,))] for night in of}
 
 
+def scenarios(path: Path, night: int) -> list[tuple[str, str]]:
+    """Return the scenarios of a nightly run, each with the clusters that it has outcomes on. Raises UsageError as
+    :func:`nights`."""
+    with _read(path) as connection:
+        rows = connection.execute("SELECT DISTINCT scenario, cluster FROM outcomes WHERE night = ?", (night,))
+        return [(row["scenario"], row["cluster"]) for row in rows]
+
+
+def outcomes_of(path: Path, night: int, wanted: Iterable[tuple[str, str]]) -> list[ScenarioOutcome]:
+    """Return the outcomes of a nightly run that are of ``wanted`` scenarios and clusters, in the order of its document.
+    Raises UsageError as :func:`nights`."""
+    chosen = set(wanted)
+    with _read(path) as connection:
+        rows = connection.execute("SELECT * FROM outcomes WHERE night = ? ORDER BY rowid", (night,))
+        return [_outcome(row) for row in rows if (row["scenario"], row["cluster"]) in chosen]
+
+
+def visits(path: Path) -> list[tuple[int, PairVisit]]:
+    """Return the visits of all explorations, each with the number of its nightly run, the oldest first. Raises
+    UsageError as :func:`nights`."""
+    with _read(path) as connection:
+        rows = connection.execute("SELECT * FROM visits ORDER BY night, rowid").fetchall()
+        return [(row["night"], _visit(row)) for row in rows]
+
+
 def failures_on_containers(path: Path, last: int) -> list[ScenarioOutcome]:
     """Return the outcomes of known failures on containers in the ``last`` nightly runs that had any, the oldest first.
     Raises UsageError as :func:`nights`."""
@@ -187,6 +213,11 @@ def explored_failures(path: Path) -> list[ExploredFailure]:
     with _read(path) as connection:
         rows = connection.execute("SELECT failure FROM failures ORDER BY name").fetchall()
         return [msgspec.json.decode(row["failure"], type=ExploredFailure) for row in rows]
+
+
+def _visit(row: sqlite3.Row) -> PairVisit:
+    values = {name: row[name] for name in _VISIT}
+    return msgspec.convert(values | {name: msgspec.json.decode(row[name]) for name in _VISIT_LISTS}, PairVisit)
 
 
 def _visit_columns(visit: PairVisit) -> Iterator[Any]:
