@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -13,7 +14,6 @@ from markupsafe import Markup, escape
 
 from harness.documents.publication import (
     PublicationDocument,
-    PublishedCosts,
     PublishedFamily,
     PublishedLock,
     PublishedNeed,
@@ -23,6 +23,8 @@ from harness.documents.publication import (
 from harness.wording import PROPERTY_STATES, counted, listed
 
 from . import page, words
+from .comparison import pieces
+from .comparison_answer import figure
 from .document import known_versions
 
 INDEX: Final = "index.html"
@@ -60,7 +62,7 @@ _LINK: Final = re.compile(r"https?://[^\s,;)]+|\b([A-Za-z0-9][\w-]*/[\w.-]*\w)#(
 
 @dataclass(frozen=True, slots=True)
 class CellView:
-    """A cell of the index: a state or a text, the reason, and the place on the lock's page that explains it."""
+    """A state or a text in the index, the reason, and the place on the lock's page that explains it."""
 
     state: str
     text: str
@@ -115,6 +117,7 @@ def index_page(document: PublicationDocument) -> str:
         others=[(lock, _worst_families(lock)) for lock in document.locks if lock.name not in shown],
         versions=known_versions(document.nights[0].versions) if document.nights else (),
         stored=[counted(number, name.removesuffix("s")) for name, number in document.stored.items() if number],
+        pieces=pieces,
         style=_style(),
         script=page.source("js/publication.js") + page.source("js/comparison.js"),
     )
@@ -134,27 +137,30 @@ def lock_page(document: PublicationDocument, lock: PublishedLock) -> str:
         steps=_steps,
         top=TOP,
         versions=known_versions(document.nights[0].versions) if document.nights else (),
+        pieces=pieces,
         style=_style(),
     )
 
 
-def _filters() -> dict[str, object]:
+def _filters() -> dict[str, Callable[..., str]]:
     return {
-        "moment": _moment, "seconds": _seconds, "rate": _rate, "percent": words.percent, "word": WORDS.__getitem__,
-        "tone": TONES.__getitem__, "linked": linked, "anchor": anchor, "pieces": _pieces, "listed": listed,
+        "moment": _moment, "seconds": _seconds, "rate": figure, "percent": words.percent, "word": WORDS.__getitem__,
+        "tone": TONES.__getitem__, "linked": linked, "anchor": anchor, "listed": listed,
         "service": lambda name: SERVICES.get(name, name),
     }  # fmt: skip
 
 
 def _style() -> Markup:
-    return Markup("").join(page.source(name) for name in ("style.css", "nightly.css", "comparison.css", "publication.css"))
+    return Markup("").join(
+        page.source(name) for name in ("style.css", "nightly.css", "comparison.css", "publication.css")
+    )
 
 
 # The index.
 
 
 def _row(lock: PublishedLock) -> IndexRow:
-    flags = tuple(_flag(lock, lock.property(name)) for name in FLAGS)
+    flags = tuple(_flag(lock, one) for one in map(lock.property, FLAGS) if one.claimed is not False)
     services = tuple(SERVICES.get(name, name) for name in lock.services)
     needs = tuple(_need(lock, need) for need in lock.needs)
     cost, seconds = _cost(lock)
@@ -173,23 +179,19 @@ def _row(lock: PublishedLock) -> IndexRow:
     )
 
 
-def _words(names: object) -> str:
-    return " ".join(str(name).replace(" ", "-") for name in names)  # type: ignore[attr-defined]
+def _words(names: Iterable[str]) -> str:
+    return " ".join(name.replace(" ", "-") for name in names)
 
 
 def _flag(lock: PublishedLock, one: PublishedProperty) -> CellView:
     link = f"{_address(lock.page)}#property-{anchor(one.name)}"
     if one.claimed is None:
-        return CellView("not-tested", "not known", one.why, link)
-    if not one.claimed:
-        return CellView("", "no", one.why, link)
-    return CellView(one.state, f"yes, {WORDS[one.state]}", one.why, link)
+        return CellView("not-tested", f"{one.name}: not known", one.why, link)
+    return CellView(one.state, f"{one.name}: {WORDS[one.state]}", one.why, link)
 
 
 def _need(lock: PublishedLock, need: PublishedNeed) -> CellView:
-    return CellView(
-        need.state, WORDS[need.state], need.why, f"{_address(lock.page)}#need-{anchor(need.name)}"
-    )
+    return CellView(need.state, WORDS[need.state], need.why, f"{_address(lock.page)}#need-{anchor(need.name)}")
 
 
 def _cost(lock: PublishedLock) -> tuple[CellView, str]:
@@ -217,7 +219,7 @@ def _index_story(document: PublicationDocument) -> str:
 
 
 def _worst_families(lock: PublishedLock) -> str:
-    counts = Counter(family.state for family in lock.families if family.state != "not-tested")
+    counts = Counter[str](family.state for family in lock.families if family.state != "not-tested")
     return ", ".join(f"{counts[state]} {word}" for state, word in WORDS.items() if counts[state]) or "not tested"
 
 
@@ -270,11 +272,6 @@ def linked(text: str) -> Markup:
     return Markup("").join([*parts, escape(text[end:])])
 
 
-def _pieces(name: str) -> list[str]:
-    """Return the parts of a lock's name, the only places for line breaks."""
-    return [piece for piece in re.split(r"(?<=[:.])", name) if piece]
-
-
 def _moment(stored: str) -> str:
     """Return a stored time as ``2026-11-21 02:00 UTC``; a dash for none."""
     return f"{stored[:10]} {stored[11:16]} UTC" if len(stored) >= 16 else "–"
@@ -282,12 +279,3 @@ def _moment(stored: str) -> str:
 
 def _seconds(value: float | None) -> str:
     return "–" if value is None else words.span(round(value * 1e9))
-
-
-def _rate(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:,.3g}"
-
-
-def virtual(costs: PublishedCosts) -> bool:
-    """Return whether times are those of the simulator."""
-    return costs.cluster == "sim"

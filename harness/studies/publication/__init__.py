@@ -18,9 +18,7 @@ from .gathering import gather
 DOCUMENT: Final = "locks.json"
 
 
-def publish(
-    folder: Path, *, store: Path = Path("store"), progress: Progress | None = None
-) -> PublicationDocument:
+def publish(folder: Path, *, store: Path = Path("store"), progress: Progress | None = None) -> PublicationDocument:
     """Write a page for each lock and an index into ``folder``, from the results in ``store``, and return what they say.
 
     ``progress`` is called with the share that is done, 0 to 1, and what is being done. Files in ``folder`` of another

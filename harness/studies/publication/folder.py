@@ -45,18 +45,19 @@ def write_folder(folder: Path, files: Mapping[str, bytes | Path], progress: Prog
     Raises UsageError, before anything is written, if a file of another origin is in the way. Raises HarnessError if a
     file cannot be written."""
     known = _known(folder)
-    contents = {path: _bytes(content) for path, content in sorted(files.items())}
-    digests = {path: hashlib.sha256(content).hexdigest() for path, content in contents.items()}
-    for path, content in contents.items():
-        _refuse_strange(folder / path, path, content, known)
+    digests: dict[str, str] = {}
+    for path, content in sorted(files.items()):
+        digests[path] = hashlib.sha256(_bytes(content)).hexdigest()
+        if path not in known:
+            _refuse_strange(folder / path, digests[path])
     try:
         make_writable(folder)
     except OSError as error:
         raise cannot_write(folder, error) from error
     _write_manifest(folder, known | digests)  # both, so that an interrupted command leaves no file without an owner
-    for number, (path, content) in enumerate(contents.items(), 1):
-        progress(0.8 + 0.2 * number / len(contents), f"writing: {path}")
-        _write(folder / path, content)
+    for number, (path, content) in enumerate(sorted(files.items()), 1):
+        progress(0.7 + 0.3 * number / len(files), f"writing: {path}")
+        _write(folder / path, _bytes(content))
     for path in known.keys() - digests.keys():
         _remove(folder, path, known[path])
     _write_manifest(folder, digests)
@@ -76,10 +77,11 @@ def _bytes(content: bytes | Path) -> bytes:
         raise UsageError(f"{content}: cannot read it: {error.strerror}") from error
 
 
-def _refuse_strange(file: Path, path: str, content: bytes, known: Mapping[str, str]) -> None:
-    if path in known or not (file.exists() or file.is_symlink()):
+def _refuse_strange(file: Path, digest: str) -> None:
+    """Raise UsageError for a file that is not listed, unless it has the bytes that it would get."""
+    if not (file.exists() or file.is_symlink()):
         return
-    if file.is_file() and file.read_bytes() == content:
+    if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == digest:
         return
     raise UsageError(
         f"{file}: exists, and 'harness publish' did not write it; give another folder, or move the file away"

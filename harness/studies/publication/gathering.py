@@ -25,6 +25,8 @@ from harness.documents.publication import (
     PublicationDocument,
     PublishedEvidence,
     PublishedLock,
+    PublishedReleases,
+    PublishedState,
     PublishedStory,
 )
 from harness.errors import HarnessError, UsageError
@@ -97,9 +99,7 @@ def read_store(store: Path, progress: Progress) -> StoreContents:
     return found
 
 
-def _studies(
-    store: Path, folder: str, name: str, load: Callable[[Path], D], unreadable: list[str]
-) -> Studied[D]:
+def _studies(store: Path, folder: str, name: str, load: Callable[[Path], D], unreadable: list[str]) -> Studied[D]:
     found: Studied[D] = []
     for path in sorted((store / folder).glob(f"*/{name}")):
         try:
@@ -145,9 +145,7 @@ def gather(store: Path, progress: Progress) -> tuple[PublicationDocument, Copies
     return _document(found, faults, locks), copies
 
 
-def _document(
-    found: StoreContents, faults: dict[str, str], locks: Iterable[PublishedLock]
-) -> PublicationDocument:
+def _document(found: StoreContents, faults: dict[str, str], locks: Iterable[PublishedLock]) -> PublicationDocument:
     return PublicationDocument(
         schema=SCHEMA,
         nights=nights.published(found.outcomes),
@@ -179,7 +177,7 @@ def _evidence(
     evidence: dict[str, list[PublishedEvidence]] = {}
     by_folder = {run.folder: run.state for run in found.runs}
 
-    def state_of_run(stored: str | None) -> runs.PublishedState | None:
+    def state_of_run(stored: str | None) -> PublishedState | None:
         folder = copies.run_folder(stored)
         return None if folder is None else by_folder.get(folder)
 
@@ -219,11 +217,9 @@ def _stories(found: StoreContents, copies: Copies) -> dict[str, list[PublishedSt
     return stories
 
 
-def _releases(name: str, found: StoreContents, copies: Copies) -> tuple[searches.PublishedReleases, ...]:
+def _releases(name: str, found: StoreContents, copies: Copies) -> tuple[PublishedReleases, ...]:
     made = [searches.bisection(one, folder, copies) for folder, one in found.bisections if one.lock == name]
-    made += [
-        searches.comparison_of_releases(one, folder, copies) for folder, one in found.versions if one.lock == name
-    ]
+    made += [searches.comparison_of_releases(one, folder, copies) for folder, one in found.versions if one.lock == name]
     return tuple(sorted(made, key=lambda one: one.started_at, reverse=True))
 
 

@@ -138,9 +138,7 @@ def _counts(made: Sequence[ScenarioOutcome]) -> tuple[int, int]:
 
 def _command(outcome: ScenarioOutcome) -> str:
     seed = str(outcome.seed)
-    return shlex.join(
-        ["harness", "scenario", "run", outcome.scenario, "--cluster", outcome.cluster, "--seed", seed]
-    )
+    return shlex.join(["harness", "scenario", "run", outcome.scenario, "--cluster", outcome.cluster, "--seed", seed])
 
 
 @cache

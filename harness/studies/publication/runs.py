@@ -93,9 +93,7 @@ def _evidence(
     runs: Sequence[StoredRun], faults: tuple[str, ...], cluster: str, release: str, copies: Copies
 ) -> PublishedEvidence:
     state = worst(run.state for run in runs)
-    shown = max(
-        (run for run in runs if run.state == state), key=lambda run: (run.head.started_at, run.folder.name)
-    )
+    shown = max((run for run in runs if run.state == state), key=lambda run: (run.head.started_at, run.folder.name))
     files = copies.run(f"{shown.folder.parent.name}/{shown.folder.name}")
     decided = [run.state for run in runs if run.state != "not-tested"]
     return PublishedEvidence(

@@ -8,7 +8,7 @@ from typing import Final
 from harness.documents.publication import PublishedEvidence, PublishedFamily, PublishedNeed, PublishedState
 from harness.reports.certainty import of_family
 from harness.studies.lock_status import NO_FAULT
-from harness.wording import counted
+from harness.wording import counted, listed
 
 WORST_FIRST: Final[tuple[PublishedState, ...]] = ("broken", "violated", "known-limit", "fenced", "not-tested", "kept")
 """The states; see :data:`harness.documents.publication.PublishedState`."""
@@ -66,18 +66,14 @@ def family(fault: str, evidence: Sequence[PublishedEvidence]) -> PublishedFamily
     )
 
 
-def _unproved(
-    fault: str, failure: PublishedEvidence, ordered: tuple[PublishedEvidence, ...]
-) -> PublishedFamily:
+def _unproved(fault: str, failure: PublishedEvidence, ordered: tuple[PublishedEvidence, ...]) -> PublishedFamily:
     """Return the verdict where no violation was found, and a failure that is known was not tested or not found."""
     kept = sum(one.judged for one in ordered if one.state == "kept")
     why = (
         f"{counted(kept, 'run')} found no violation. But the scenario {failure.scenario} documents a failure of this "
         f"lock, and no stored run shows it: {failure.why}"
     )
-    return PublishedFamily(
-        fault=fault, state="not-tested", why=why, sure=of_family("not-tested", ()), evidence=ordered
-    )
+    return PublishedFamily(fault=fault, state="not-tested", why=why, sure=of_family("not-tested", ()), evidence=ordered)
 
 
 def _why(state: PublishedState, evidence: Sequence[PublishedEvidence]) -> str:
@@ -88,11 +84,18 @@ def _why(state: PublishedState, evidence: Sequence[PublishedEvidence]) -> str:
         tests = counted(sum(one.state == "kept" for one in evidence), "test")
         return f"No violation in {counted(runs, 'run')} of {tests}.{more}"
     if state != "not-tested":
-        return next(one.why for one in evidence if one.state == state)
+        return _violation(next(one for one in evidence if one.state == state))
     if not evidence:
         return "Nothing is stored: no run of this lock had this fault."
     reasons = list(dict.fromkeys(one.why for one in evidence if one.why))
     return f"Nothing stored has a verdict. {reasons[0] if reasons else ''}".rstrip()
+
+
+def _violation(one: PublishedEvidence) -> str:
+    """Return what was found, after the scenario and the faults where there are several."""
+    faults = f"with {listed(one.faults)}" if len(one.faults) > 1 else ""
+    where = ", ".join(filter(None, [f"scenario {one.scenario}" if one.scenario else "", faults]))
+    return f"{where[:1].upper()}{where[1:]}: {one.why}" if where else one.why
 
 
 def needs(found: Sequence[PublishedFamily]) -> tuple[PublishedNeed, ...]:
@@ -114,6 +117,4 @@ def _need(name: str, members: Sequence[PublishedFamily]) -> PublishedNeed:
     if state == "kept" and len(decided) > 1:
         shown = " ".join(f"{one.fault}: {one.why}" for one in decided)
     more = f" Not tested: {', '.join(untested)}." if untested else ""
-    return PublishedNeed(
-        name=name, state=state, families=tuple(one.fault for one in decided), why=f"{shown}{more}"
-    )
+    return PublishedNeed(name=name, state=state, families=tuple(one.fault for one in decided), why=f"{shown}{more}")

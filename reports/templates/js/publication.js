@@ -23,14 +23,18 @@ const orders = {
 
 function filter() {
   const text = byId("filter-text").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const rank = new Map(rows.map((row, i) => [row, [orders[byId("filter-order").value](row), i]]));
-  const before = ([a, i], [b, j]) => (a === b ? i - j : a < b ? -1 : 1);
-  table.append(...[...rows].sort((one, other) => before(rank.get(one), rank.get(other))));
   for (const row of rows) row.hidden = !fits(row, text);
   byId("filter-shown").value = `${rows.filter((row) => !row.hidden).length} of ${rows.length} locks`;
 }
 
+function sort() {
+  const rank = new Map(rows.map((row, i) => [row, [orders[byId("filter-order").value](row), i]]));
+  const before = ([a, i], [b, j]) => (a === b ? i - j : a < b ? -1 : 1);
+  table.append(...[...rows].sort((one, other) => before(rank.get(one), rank.get(other))));
+}
+
 byId("filter").hidden = false;
-for (const name of ["input", "change"]) byId("filter").addEventListener(name, filter);
+byId("filter").addEventListener("input", filter);
+byId("filter-order").addEventListener("input", sort);
 byId("filter").addEventListener("submit", (event) => event.preventDefault());
 filter();
