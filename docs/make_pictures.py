@@ -1,11 +1,15 @@
 """Makes the pictures of the README and the docs from the program itself (needs Chromium):
 
-``python docs/make_pictures.py [COMPARISON [REAL]]``, where COMPARISON is the folder of a comparison; without one, all
-locks are compared on the simulator, which takes some minutes. REAL is one on containers, of which ``costs.png`` is
-made; without it that picture stays as it is."""
+``python docs/make_pictures.py [--only NAME]... [--comparison DIR] [--real DIR] [--store DIR]``
+
+``--only`` makes one picture, such as ``matrix``. ``--comparison`` is the folder of a comparison; without one, all locks
+are compared on the simulator, which takes long. ``--real`` is one on containers, of which ``costs.png`` is made;
+without it that picture stays as it is. ``--store`` is a store with a nightly run, of which ``published.png`` is made;
+without one, every scenario is run on the simulator."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -27,9 +31,12 @@ from harness.plan import Plan
 from harness.reports import comparison, linearization, run_report
 from harness.run.runs import run
 from harness.studies.compare import DOCUMENT
+from harness.studies.publication import publish
+from harness.studies.results_db import RESULTS_DB
 
 HERE: Final = Path(__file__).parent
 CHROMIUM: Final = os.environ.get("HARNESS_CHROMIUM", "/usr/bin/chromium")
+PICTURES: Final = ("report", "linearization", "serve", "comparison", "matrix", "published")
 SHOWN: Final = (
     ("redlock", "clock-skew"), ("redlock", "none"), ("redis-token", "client-pause"), ("redis-fenced", "client-pause"),
     ("redis-setnx", "client-crash"), ("zookeeper-sequential", "client-pause"), ("etcd-mutex", "leader-loss"),
@@ -40,18 +47,38 @@ SHOWN: Final = (
 
 def main() -> None:
     """Write ``report.png`` (the first screen of the report of the README's first command), ``linearization.png`` (of a
-    check of a run), ``comparison.png``, ``matrix.png`` and ``serve.png``."""
-    given, real = (*map(Path, sys.argv[1:3]), None, None)[:2]
+    check of a run), ``comparison.png``, ``matrix.png``, ``published.png`` and ``serve.png``."""
+    given = _arguments()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         store = Path(folder) / "store"
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        _report(browser, store)
-        _linearization(browser, store)
-        _serve(browser, store)
-        _comparison(browser, store, given)
+        if _wanted(given, "report"):
+            _report(browser, store)
+        if _wanted(given, "linearization"):
+            _linearization(browser, store)
+        if _wanted(given, "serve"):
+            _serve(browser, store)
+        if _wanted(given, "comparison", "matrix", "published"):
+            compared = given.comparison or _compared(store)
+            if _wanted(given, "comparison", "matrix"):
+                _comparison(browser, store, compared)
+            if _wanted(given, "published"):
+                _published(browser, Path(folder), compared, given.store)
         browser.close()
-    if real is not None:
-        shutil.copy(real / "costs.png", HERE)
+    if given.real is not None:
+        shutil.copy(given.real / "costs.png", HERE)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Make the pictures of the docs.")
+    parser.add_argument("--only", action="append", default=[], choices=PICTURES)
+    for name in ("comparison", "real", "store"):
+        parser.add_argument(f"--{name}", type=Path)
+    return parser.parse_args()
+
+
+def _wanted(given: argparse.Namespace, *names: str) -> bool:
+    return not given.only or any(name in given.only for name in names)
 
 
 def _report(browser: Browser, store: Path) -> None:
@@ -78,18 +105,36 @@ def _serve(browser: Browser, store: Path) -> None:
         _taken(browser, address, "serve.png", 900)
 
 
-def _comparison(browser: Browser, store: Path, given: Path | None) -> None:
-    """Work on a copy of the store, so that the original stays as it is."""
-    if given is None:
-        harness = [sys.executable, "-m", "harness", "compare", "--cluster", "sim", "--out", str(store)]
-        subprocess.run(harness, check=False)
-        (given,) = (store / "comparisons").iterdir()
+def _compared(store: Path) -> Path:
+    """Compare all locks on the simulator, and return the folder of the comparison."""
+    harness = [sys.executable, "-m", "harness", "compare", "--cluster", "sim", "--out", str(store)]
+    subprocess.run(harness, check=False)
+    (folder,) = (store / "comparisons").iterdir()
+    return folder
+
+
+def _comparison(browser: Browser, store: Path, compared: Path) -> None:
+    """Work on a copy of the comparison, so that the original stays as it is."""
     copy = store / "compared"
-    copy.mkdir()
-    shutil.copy(given / DOCUMENT, copy)
+    copy.mkdir(parents=True)
+    shutil.copy(compared / DOCUMENT, copy)
     page = comparison.write(copy).as_uri()
     _taken(browser, page, "comparison.png", 1340)
     _taken(browser, page, "matrix.png", 3000, ".matrix")  # its header sticks to the window
+
+
+def _published(browser: Browser, folder: Path, compared: Path, given: Path | None) -> None:
+    """Publish a copy of a nightly run and of the comparison, and take a picture of the index."""
+    store = folder / "nights"
+    place = store / "comparisons" / compared.name
+    place.mkdir(parents=True)
+    shutil.copy(compared / DOCUMENT, place)
+    if given is None:
+        subprocess.run([sys.executable, "-m", "harness", "nightly", "--out", str(store)], check=False)
+    else:
+        shutil.copy(given / RESULTS_DB, store)
+    publish(folder / "site", store=store)
+    _taken(browser, (folder / "site" / "index.html").as_uri(), "published.png", 1500, order="kept")
 
 
 @contextlib.contextmanager
@@ -116,9 +161,11 @@ def _await(port: int) -> None:
     raise TimeoutError(f"harness serve does not answer on port {port}")
 
 
-def _taken(browser: Browser, address: str, name: str, height: int, part: str = "") -> None:
+def _taken(browser: Browser, address: str, name: str, height: int, part: str = "", order: str = "") -> None:
     page = browser.new_page(viewport={"width": 1240, "height": height}, device_scale_factor=1.5)
     page.goto(address)
+    if order:
+        page.select_option("#filter-order", order)
     page.wait_for_timeout(500)
     if part:
         page.locator(part).first.screenshot(path=HERE / name)

@@ -15,6 +15,7 @@ from .fidelity import FidelityDocument, load_fidelity
 from .hunt import HuntDocument, load_hunt
 from .messages import MessageTrace, load_messages
 from .nightly import NightlyDocument, load_nightly
+from .publication import PublicationDocument, load_publication
 from .reading import DocumentError, convert, decode, indented, plain, present
 from .run import RunDocument, load_run
 from .runs import RunsDocument, SeedRun
@@ -35,6 +36,7 @@ __all__ = [
     "HuntDocument",
     "MessageTrace",
     "NightlyDocument",
+    "PublicationDocument",
     "RunDocument",
     "RunsDocument",
     "SeedRun",
@@ -51,6 +53,7 @@ __all__ = [
     "load_hunt",
     "load_messages",
     "load_nightly",
+    "load_publication",
     "load_run",
     "load_sweep",
     "load_trends",

@@ -128,6 +128,8 @@ class PublishedStory(msgspec.Struct, frozen=True, kw_only=True):
     """Where it is from, and what it violates."""
     state: PublishedState
     """``broken``, ``known-limit`` or ``violated``."""
+    about: str = ""
+    """The mechanism, as the scenario describes it; empty for a story that was found."""
     summary: str = ""
     """Summary of the run that shows it."""
     steps: tuple[StoryStep, ...] = ()

@@ -262,6 +262,10 @@ def test_a_real_nightly_run_is_published(document: PublicationDocument) -> None:
     violated = family_of(lock_of(document, "redis-token-getdel"), "client-pause")
     assert violated.state == "broken"
     assert violated.evidence[0].command == "harness scenario run get-del-gap --cluster sim --seed 0"
+    (story,) = lock_of(document, "redis-token-getdel").stories
+    assert (story.state, story.command) == ("broken", violated.evidence[0].command)
+    assert story.about.startswith("c0 reads the key and finds its own token.")
+    assert lock_of(document, "redis-getset").stories == ()
     assert family_of(lock_of(document, "redis-token"), "client-pause").state == "known-limit"
     kept = family_of(lock_of(document, "redis-getset"), "no fault")
     assert (kept.state, kept.sure) == (
@@ -359,7 +363,9 @@ def test_exploration_is_published(tmp_path: Path) -> None:
     found = family_of(lock_of(document, "redis-token"), "client-pause")
     assert {one.source for one in found.evidence} == {"nightly", "exploration"}
     assert found.state == "broken"
-    assert len(lock_of(document, "redis-token").stories) == 3  # the fourth does not happen any more
+    titles = [story.title for story in lock_of(document, "redis-token").stories]
+    assert titles.count("Exploration found a violation of mutual-exclusion") == 3  # the fourth does not happen any more
+    assert len(titles) == 4  # a scenario on two clusters is one story
 
 
 def test_runs_with_another_release_do_not_count(tmp_path: Path) -> None:

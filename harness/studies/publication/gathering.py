@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
@@ -116,7 +116,7 @@ def gather(store: Path, progress: Progress) -> tuple[PublicationDocument, Copies
     of_users = _others(found, copies)
     evidence = _evidence(found, of_users, copies)
     observed = _observed(found)
-    stories = _stories(found, copies)
+    stories = _stories(found, evidence, copies)
     costs = comparisons.costs([one for _, one in found.comparisons])
     faults = {name: fault_class(name).summary for name in fault_names()}
     kinds = _kinds(found)
@@ -203,17 +203,21 @@ def _observed(found: StoreContents) -> dict[str, Observed]:
     return observed
 
 
-def _stories(found: StoreContents, copies: Copies) -> dict[str, list[PublishedStory]]:
-    """Return the stories by lock, those of the newest hunts first."""
-    stories: dict[str, list[PublishedStory]] = {}
+def _stories(
+    found: StoreContents, evidence: Mapping[str, Iterable[PublishedEvidence]], copies: Copies
+) -> dict[str, list[PublishedStory]]:
+    """Return the stories by lock: those that searches found, the newest hunts first, then those of scenarios."""
+    stories: dict[str, list[PublishedStory]] = {one.lock: [] for _, one in found.versions}
     for _, hunt in reversed(found.hunts):
         stories.setdefault(hunt.lock, []).extend(searches.hunt_stories(hunt, copies))
-    for name, its in searches.exploration_stories(found.failures, copies).items():
-        stories.setdefault(name, []).extend(its)
+    for name, explored in searches.exploration_stories(found.failures, copies).items():
+        stories.setdefault(name, []).extend(explored)
     for _, bisect in reversed(found.bisections):
         stories.setdefault(bisect.lock, []).extend(searches.bisection_story(bisect))
-    for _, versions in found.versions:
-        stories.setdefault(versions.lock, [])
+    for name, its in evidence.items():
+        of_scenarios = list(filter(None, map(nights.story, its)))
+        # One for each scenario; those on containers come first, and their runs are stored.
+        stories.setdefault(name, []).extend({one.title: one for one in reversed(of_scenarios)}.values())
     return stories
 
 

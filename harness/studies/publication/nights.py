@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.documents.nightly import ScenarioOutcome
-from harness.documents.publication import PublishedEvidence, PublishedNight, PublishedState
+from harness.documents.publication import PublishedEvidence, PublishedNight, PublishedState, PublishedStory
 from harness.lock_impls import catalogue as locks
 from harness.run.decision import FENCED
 from harness.scenarios import catalogue
@@ -120,6 +120,27 @@ def evidence(found: LatestOutcomes, copies: Copies) -> PublishedEvidence:
         command=_command(shown) if made else "",
         report=files.report,
         trace=files.trace,
+    )
+
+
+def story(one: PublishedEvidence) -> PublishedStory | None:
+    """Return the story of a documented failure that a nightly run found; None if it is none of ours.
+
+    A scenario is a schedule that somebody has made small, and it describes the mechanism itself."""
+    scenario = scenario_of(one.scenario)
+    if scenario is None or not one.known_failure or one.state not in ("broken", "violated", "known-limit"):
+        return None
+    return PublishedStory(
+        title=one.title,
+        state=one.state,
+        about=" ".join(scenario.plan.about.split()),
+        summary=one.why,
+        faults=one.faults,
+        release=one.release,
+        started_at=one.started_at,
+        command=one.command,
+        report=one.report,
+        trace=one.trace,
     )
 
 
