@@ -31,8 +31,10 @@ def cannot_write(what: Path | str, error: OSError, hint: str = "") -> HarnessErr
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     """Open a file that appears at ``path``, or replaces the file there, when the block ends without an error.
+
+    Without ``sync`` it may be lost or empty if the machine loses power soon after: for files that can be made again.
 
     Raises HarnessError (see :func:`cannot_write`) for an error of the file system. A link is followed; a device or a
     pipe is written to directly.
@@ -51,7 +53,8 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
                 file.flush()
                 if mode is not None:
                     os.fchmod(file.fileno(), stat.S_IMODE(mode))
-                os.fsync(file.fileno())
+                if sync:
+                    os.fsync(file.fileno())
             fresh.replace(target)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -61,9 +64,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise cannot_write(path, error) from error
 
 
-def write_file(path: Path, content: bytes | str) -> None:
-    """Write a whole file, text as UTF-8 (``?`` for lone surrogates). Raises HarnessError as :func:`whole_file`."""
-    with whole_file(path) as file:
+def write_file(path: Path, content: bytes | str, *, sync: bool = True) -> None:
+    """Write a whole file, text as UTF-8 (``?`` for lone surrogates). ``sync`` and errors as :func:`whole_file`."""
+    with whole_file(path, sync=sync) as file:
         file.write(content if isinstance(content, bytes) else content.encode(errors="replace"))
 
 

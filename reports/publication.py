@@ -146,7 +146,7 @@ def _filters() -> dict[str, Callable[..., str]]:
     return {
         "moment": _moment, "seconds": _seconds, "rate": figure, "percent": words.percent, "word": WORDS.__getitem__,
         "tone": TONES.__getitem__, "linked": linked, "anchor": anchor, "listed": listed,
-        "service": lambda name: SERVICES.get(name, name),
+        "service": service,
     }  # fmt: skip
 
 
@@ -161,7 +161,7 @@ def _style() -> Markup:
 
 def _row(lock: PublishedLock) -> IndexRow:
     flags = tuple(_flag(lock, one) for one in map(lock.property, FLAGS) if one.claimed is not False)
-    services = tuple(SERVICES.get(name, name) for name in lock.services)
+    services = tuple(map(service, lock.services))
     needs = tuple(_need(lock, need) for need in lock.needs)
     cost, seconds = _cost(lock)
     parts = (lock.name, lock.title, *services, *lock.kinds, lock.language, lock.library, lock.what_runs)
@@ -254,6 +254,11 @@ def _steps(story: PublishedStory) -> list[tuple[str, str]]:
 
 def _address(path: str) -> str:
     return quote(path)
+
+
+def service(name: str) -> str:
+    """Return the name of a service as its makers write it."""
+    return SERVICES.get(name, name)
 
 
 def anchor(name: str) -> str:

@@ -27,7 +27,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: Literal[1]
     files: dict[str, str]
-    """The SHA-256 of each file, by its path in the folder."""
+    """The SHA-256 of each file, by its path in the folder; empty while the command runs."""
 
 
 def check_folder(folder: Path, store: Path) -> None:
@@ -44,20 +44,22 @@ def write_folder(folder: Path, files: Mapping[str, bytes | Path], progress: Prog
 
     Raises UsageError, before anything is written, if a file of another origin is in the way. Raises HarnessError if a
     file cannot be written."""
-    known = _known(folder)
-    digests: dict[str, str] = {}
-    for path, content in sorted(files.items()):
-        digests[path] = hashlib.sha256(_bytes(content)).hexdigest()
+    known, paths = _known(folder), sorted(files)
+    for path in paths:
         if path not in known:
-            _refuse_strange(folder / path, digests[path])
+            _refuse_strange(folder / path, files[path])
     try:
         make_writable(folder)
     except OSError as error:
         raise cannot_write(folder, error) from error
-    _write_manifest(folder, known | digests)  # both, so that an interrupted command leaves no file without an owner
-    for number, (path, content) in enumerate(sorted(files.items()), 1):
-        progress(0.7 + 0.3 * number / len(files), f"writing: {path}")
-        _write(folder / path, _bytes(content))
+    # Listed first, so that an interrupted command leaves no file without an owner.
+    _write_manifest(folder, dict.fromkeys(paths, "") | known)
+    digests: dict[str, str] = {}
+    for number, path in enumerate(paths, 1):
+        progress(0.7 + 0.3 * number / len(paths), f"writing: {path}")
+        content = _bytes(files[path])
+        digests[path] = hashlib.sha256(content).hexdigest()
+        _write(folder / path, content)
     for path in known.keys() - digests.keys():
         _remove(folder, path, known[path])
     _write_manifest(folder, digests)
@@ -77,11 +79,11 @@ def _bytes(content: bytes | Path) -> bytes:
         raise UsageError(f"{content}: cannot read it: {error.strerror}") from error
 
 
-def _refuse_strange(file: Path, digest: str) -> None:
+def _refuse_strange(file: Path, content: bytes | Path) -> None:
     """Raise UsageError for a file that is not listed, unless it has the bytes that it would get."""
     if not (file.exists() or file.is_symlink()):
         return
-    if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() == digest:
+    if file.is_file() and file.read_bytes() == _bytes(content):
         return
     raise UsageError(
         f"{file}: exists, and 'harness publish' did not write it; give another folder, or move the file away"
@@ -96,7 +98,7 @@ def _write(file: Path, content: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(file.parent, error) from error
-    write_file(file, content)
+    write_file(file, content, sync=False)  # of hundreds of files, each sync may take a tenth of a second
 
 
 def _remove(folder: Path, path: str, digest: str) -> None:

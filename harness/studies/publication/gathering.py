@@ -215,9 +215,10 @@ def _stories(
     for _, bisect in reversed(found.bisections):
         stories.setdefault(bisect.lock, []).extend(searches.bisection_story(bisect))
     for name, its in evidence.items():
-        of_scenarios = list(filter(None, map(nights.story, its)))
-        # One for each scenario; those on containers come first, and their runs are stored.
-        stories.setdefault(name, []).extend({one.title: one for one in reversed(of_scenarios)}.values())
+        by_title: dict[str, PublishedStory] = {}
+        for one in filter(None, map(nights.story, its)):
+            by_title.setdefault(one.title, one)  # a scenario on containers comes first: its run is stored
+        stories.setdefault(name, []).extend(by_title.values())
     return stories
 
 
