@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -14,7 +14,7 @@ from .links import linked
 from .options import STORE, JsonOption, QuietOption, printed, progress_on_stderr, single_command
 from .terminal import print_document
 
-INDEX = "index.html"
+INDEX: Final = "index.html"
 
 
 def publish_command(

@@ -178,6 +178,13 @@ def outcomes_of(path: Path, night: int, wanted: Iterable[tuple[str, str]]) -> li
         return [_outcome(row) for row in rows if (row["scenario"], row["cluster"]) in chosen]
 
 
+def run_folders(path: Path) -> list[str]:
+    """Return the folders of runs that nightly runs name. Raises UsageError as :func:`nights`."""
+    with _read(path) as connection:
+        rows = connection.execute("SELECT DISTINCT folder FROM outcomes WHERE folder IS NOT NULL ORDER BY folder")
+        return [row["folder"] for row in rows]
+
+
 def visits(path: Path) -> list[tuple[int, PairVisit]]:
     """Return the visits of all explorations, each with the number of its nightly run, the oldest first. Raises
     UsageError as :func:`nights`."""

@@ -381,6 +381,21 @@ def test_runs_with_another_release_do_not_count(tmp_path: Path) -> None:
     assert [one.release for one in lock.other_releases] == ["redis==5.2.1"]
 
 
+def test_a_run_of_an_earlier_nightly_run_does_not_count(tmp_path: Path) -> None:
+    """The latest nightly run made the same scenario, and found no violation."""
+    store, names = tmp_path / "store", "redis-token/20261120T020000Z-0"
+    publications.run(store / names, "results-violation", lock="redis-token")
+    same = {"lock": "redis-token", "safe": True, "faults": ["kill"], "workload": "mutex"}
+    violated = {"valid": False, "states": {"resource": "broken"}, "state": "violated", "folder": f"store/{names}"}
+    nights.add(store / "results.db", nights.night(20, [nights.outcome("x", **same, **violated)]))
+    assert family_of(lock_of(gathered(store)[0], "redis-token"), "kill").state == "broken"
+    kept = {"valid": True, "states": {"resource": "kept"}, "state": "as-expected"}
+    nights.add(store / "results.db", nights.night(21, [nights.outcome("x", **same, **kept)]))
+    found = family_of(lock_of(gathered(store)[0], "redis-token"), "kill")
+    assert (found.state, len(found.evidence)) == ("kept", 1)
+    assert all(one.state != "broken" for one in lock_of(gathered(store)[0], "redis-token").families)
+
+
 def test_a_document_cannot_publish_other_files(tmp_path: Path) -> None:
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "report.html").write_text("secret")

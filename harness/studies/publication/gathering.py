@@ -55,6 +55,8 @@ class StoreContents:
     """What a store has, as it is published. ``unreadable`` says what could not be read, and why."""
 
     outcomes: list[LatestOutcomes] = field(default_factory=list)
+    night_runs: list[str] = field(default_factory=list)
+    """Folders of runs that nightly runs name, also those whose outcomes no longer count."""
     visits: list[tuple[int, str, PairVisit]] = field(default_factory=list)
     """Number and start of the nightly run, and the visit."""
     failures: list[ExploredFailure] = field(default_factory=list)
@@ -85,6 +87,7 @@ def read_store(store: Path, progress: Progress) -> StoreContents:
     if database.exists():
         started = {night.id: night.started_at for night in results_db.nights(database)}
         found.visits = [(night, started[night], visit) for night, visit in results_db.visits(database)]
+        found.night_runs = results_db.run_folders(database)
         found.failures = results_db.explored_failures(database)
     progress(0.2, "reading: comparisons, hunts and releases")
     found.comparisons = _studies(store, stores.COMPARISONS, "comparison.json", load_comparison, found.unreadable)
@@ -113,19 +116,22 @@ def gather(store: Path, progress: Progress) -> tuple[PublicationDocument, Copies
     """Return what a store says about each lock, and the files that it leads to. Raises UsageError as
     :func:`read_store`."""
     found, copies = read_store(store, progress), Copies(store)
-    of_users = _others(found, copies)
-    evidence = _evidence(found, of_users, copies)
+    progress(0.5, "putting together: the locks")
+    faults = {name: fault_class(name).summary for name in fault_names()}
+    return _document(found, faults, _locks(found, faults, copies)), copies
+
+
+def _locks(found: StoreContents, faults: Mapping[str, str], copies: Copies) -> list[PublishedLock]:
+    evidence = _evidence(found, copies)
     observed = _observed(found)
     stories = _stories(found, evidence, copies)
     costs = comparisons.costs([one for _, one in found.comparisons])
-    faults = {name: fault_class(name).summary for name in fault_names()}
     kinds = _kinds(found)
-    progress(0.5, "putting together: the locks")
     own = catalogue.names()
-    others = sorted({*evidence, *stories, *costs, *(one.lock for _, one in found.hunts)} - set(own))
-    pages = _pages((*own, *others))
+    names = (*own, *sorted({*evidence, *stories, *costs, *(one.lock for _, one in found.hunts)} - set(own)))
+    pages = _pages(names)
     locks = []
-    for name in (*own, *others):
+    for name in names:
         its = evidence.get(name, [])
         found_families = families([one for one in its if not one.release], faults)
         locks.append(
@@ -142,7 +148,7 @@ def gather(store: Path, progress: Progress) -> tuple[PublicationDocument, Copies
                 references=facts.references(name, {one.scenario for one in its if one.scenario}),
             )
         )
-    return _document(found, faults, locks), copies
+    return locks
 
 
 def _document(found: StoreContents, faults: dict[str, str], locks: Iterable[PublishedLock]) -> PublicationDocument:
@@ -160,8 +166,8 @@ def _document(found: StoreContents, faults: dict[str, str], locks: Iterable[Publ
 
 
 def _others(found: StoreContents, copies: Copies) -> list[StoredRun]:
-    """Return the runs that no nightly run or study names: those that a user made."""
-    named: list[str | None] = [outcome.folder for one in found.outcomes for outcome in one.outcomes]
+    """Return the runs that no nightly run, also no earlier one, and no study names: those that a user made."""
+    named: list[str | None] = [*found.night_runs]
     named += [run for _, document in found.comparisons for run in comparisons.runs_in(document)]
     named += [finding.folder for _, document in found.hunts for finding in document.findings]
     named += [failure.folder for failure in found.failures]
@@ -171,10 +177,9 @@ def _others(found: StoreContents, copies: Copies) -> list[StoredRun]:
     return [run for run in found.runs if run.folder not in folders]
 
 
-def _evidence(
-    found: StoreContents, of_users: Iterable[StoredRun], copies: Copies
-) -> dict[str, list[PublishedEvidence]]:
+def _evidence(found: StoreContents, copies: Copies) -> dict[str, list[PublishedEvidence]]:
     evidence: dict[str, list[PublishedEvidence]] = {}
+    of_users = _others(found, copies)
     by_folder = {run.folder: run.state for run in found.runs}
 
     def state_of_run(stored: str | None) -> PublishedState | None:
@@ -197,8 +202,9 @@ def _evidence(
 
 def _observed(found: StoreContents) -> dict[str, Observed]:
     observed: dict[str, Observed] = {}
-    facts.observed_in_outcomes((outcome for one in found.outcomes for outcome in one.outcomes), observed)
-    facts.observed_in_runs(found.runs, observed)
+    outcomes = [outcome for one in found.outcomes for outcome in one.outcomes if not nights.release_of(outcome)]
+    facts.observed_in_outcomes(outcomes, observed)
+    facts.observed_in_runs((run for run in found.runs if not run.release), observed)
     facts.observed_in_comparisons((one for _, one in found.comparisons), observed)
     return observed
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from harness.documents.nightly import ScenarioOutcome
 from harness.documents.publication import PublishedEvidence, PublishedNight, PublishedState, PublishedStory
@@ -23,7 +24,7 @@ from harness.wording import SAFE_WITH_FENCING
 from .copies import Copies
 from .verdicts import worst
 
-MUTANTS = "mutants"
+MUTANTS: Final = "mutants"
 """The suite of locks that are wrong on purpose: it tests the checkers, not locks."""
 
 
