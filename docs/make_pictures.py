@@ -2,10 +2,10 @@
 
 ``python docs/make_pictures.py [--only NAME]... [--comparison DIR] [--real DIR] [--store DIR]``
 
-``--only`` makes one picture, such as ``matrix``. ``--comparison`` is the folder of a comparison; without one, all locks
-are compared on the simulator, which takes long. ``--real`` is one on containers, of which ``costs.png`` is made;
-without it that picture stays as it is. ``--store`` is a store with a nightly run, of which ``published.png`` is made;
-without one, every scenario is run on the simulator."""
+``--only`` makes one picture, such as ``published``; ``matrix`` and ``comparison`` are made together. ``--comparison``
+is the folder of a comparison; without one, all locks are compared on the simulator, which takes long. ``--real`` is one
+on containers, of which ``costs.png`` is made; without it that picture stays as it is. ``--store`` is a store with a
+nightly run, of which ``published.png`` is made; without one, every scenario is run on the simulator."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ def main() -> None:
             _linearization(browser, store)
         if _wanted(given, "serve"):
             _serve(browser, store)
-        if _wanted(given, "comparison", "matrix", "published"):
-            compared = given.comparison or _compared(store)
-            if _wanted(given, "comparison", "matrix"):
-                _comparison(browser, store, compared)
-            if _wanted(given, "published"):
-                _published(browser, Path(folder), compared, given.store)
+        compared = given.comparison
+        if _wanted(given, "comparison", "matrix"):
+            compared = compared or _compared(store)
+            _comparison(browser, store, compared)
+        if _wanted(given, "published"):
+            _published(browser, Path(folder), compared, given.store)
         browser.close()
     if given.real is not None:
         shutil.copy(given.real / "costs.png", HERE)
@@ -123,12 +123,14 @@ def _comparison(browser: Browser, store: Path, compared: Path) -> None:
     _taken(browser, page, "matrix.png", 3000, ".matrix")  # its header sticks to the window
 
 
-def _published(browser: Browser, folder: Path, compared: Path, given: Path | None) -> None:
-    """Publish a copy of a nightly run and of the comparison, and take a picture of the index."""
+def _published(browser: Browser, folder: Path, compared: Path | None, given: Path | None) -> None:
+    """Publish a copy of a nightly run, and of the comparison if there is one, and take a picture of the index."""
     store = folder / "nights"
-    place = store / "comparisons" / compared.name
-    place.mkdir(parents=True)
-    shutil.copy(compared / DOCUMENT, place)
+    store.mkdir()
+    if compared is not None:
+        place = store / "comparisons" / compared.name
+        place.mkdir(parents=True)
+        shutil.copy(compared / DOCUMENT, place)
     if given is None:
         subprocess.run([sys.executable, "-m", "harness", "nightly", "--out", str(store)], check=False)
     else:
