@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from harness.clusters import kinds
+from harness.clusters.kinds.releases import ALL_RELEASES
+from harness.clusters.server_options import completed
 from harness.errors import UsageError, unknown_name
 
 from .command import Commands
@@ -24,7 +26,7 @@ app = Commands(
 def up(
     kind: Annotated[str, typer.Argument(help="A name from 'harness list kinds'.", autocompletion=complete_kinds)],
     nodes: Annotated[int, typer.Option(help="Number of servers; 0: the usual number for the kind.")] = 0,
-    image: Annotated[str, typer.Option(help="Docker image of the servers, such as redis:7.4.")] = "",
+    image: Annotated[str, typer.Option(help="The servers' image or release, such as redis:7.4 or etcd-3.6.16.")] = "",
     quiet: QuietOption = False,
 ) -> None:
     """Start servers of a kind in containers and leave them running; prints their addresses."""
@@ -34,6 +36,7 @@ def up(
         raise unknown_name("kind", kind, kinds.kinds("docker"))
     if nodes < 0:
         raise UsageError(f"nodes must not be negative, got {nodes}")
+    released = image in ALL_RELEASES
     console = Console(stderr=True, highlight=False, quiet=quiet)
     with progress_bar(console, f"cluster up {kind}") as progress:
         cluster = DockerCluster(
@@ -42,9 +45,9 @@ def up(
             clients=Clients(0),
             seed=0,
             resource="",
-            options={},
+            options=completed(kinds.KINDS.find(kind).options, {"release": image}, "docker") if released else {},
             needs=frozenset(),
-            image=image,
+            image="" if released else image,
             report=lambda line: progress(0.0, f"starting: {line}"),
             by_hand=True,
         )

@@ -27,7 +27,7 @@ Nemesis = Annotated[
         help="Faults to inject, with commas; see 'harness list nemeses'.", autocompletion=completion.complete_nemeses
     ),
 ]
-Image = Annotated[str, typer.Option(help="On docker: image of the servers, such as redis:7.4.")]
+Image = Annotated[str, typer.Option(help="On docker: the servers' image or release, such as redis:7.4 or etcd-3.6.16.")]
 TOPOLOGIES: Final = ("cluster", "independent", "replicated", "sentinel", "single")
 Topology = Annotated[
     str,

@@ -48,6 +48,7 @@ from .options import (
     single_command,
     worker_count,
 )
+from .run_options import Image
 from .terminal import print_document
 from .verdicts import print_status
 
@@ -66,7 +67,7 @@ def sweep_command(
     nemesis: Annotated[str, typer.Option(help=f"Which processes pause: {' or '.join(PAUSES)}.")] = GRID.fault,
     target: Annotated[str, typer.Option(help="How many pause: one (random), primary, minority, all ...")] = GRID.target,
     cluster: Annotated[str, typer.Option(help="sim, docker, or sim,docker for both.")] = "sim",
-    image: Annotated[str, typer.Option(help="On docker: the servers' image, such as redis:7.4.")] = "",
+    image: Image = "",
     kind: KindOption = "",
     topology: Annotated[
         str, typer.Option(help="single, independent, sentinel, cluster, replicated; else the lock's own.")

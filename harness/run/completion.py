@@ -14,6 +14,7 @@ import msgspec
 from harness.checkers import catalogue as checker_catalogue
 from harness.clusters import kinds, server_options
 from harness.clusters.abilities import DEFAULT_RELEASE, abilities_of, lacking
+from harness.clusters.kinds.releases import ALL_RELEASES, NEEDS_OWN_IMAGE
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
 from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
@@ -93,6 +94,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
+    plan = _with_release(plan)
     _refuse_holding(plan)
     _refuse_unknown_options(plan, lock)
     _refuse_unknown_checkers(plan)
@@ -116,6 +118,13 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
         settle = min(plan.time_limit / 2, plan.settle_time + lock.overtime)
     return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
+
+
+def _with_release(plan: Plan) -> Plan:
+    """Return the plan with the option ``release`` in the place of an image that is called as a release."""
+    if plan.image not in ALL_RELEASES:
+        return plan
+    return msgspec.structs.replace(plan, image="", server_options={**plan.server_options, "release": plan.image})
 
 
 def _runs_on(lock: LockFacts, kind: str) -> bool:
@@ -232,6 +241,11 @@ def _refuse_unknown_release(spec: FaultSpec, of: kinds.Kind, plan: Plan) -> None
             raise UsageError(f"fault {spec.fault!r}: the servers start with the release {started!r} already")
         if release == DEFAULT_RELEASE:
             continue
+        for one in (started, release):
+            if one in NEEDS_OWN_IMAGE:
+                raise UsageError(
+                    f"fault {spec.fault!r}: {one} needs the libraries of its own image, so it cannot be upgraded to or from"
+                )
         rule = of.options.get("release")
         if rule is None:
             raise UsageError(f"fault {spec.fault!r}: there is one release of {of.about}, got {release!r}")

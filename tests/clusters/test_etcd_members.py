@@ -67,6 +67,6 @@ def test_options_reach_the_members_command_line() -> None:
     family.addresses = {"n1": "a", "n2": "b", "n3": "c"}
     command, _ = family.program("n2")
     text = " ".join(command)
-    assert command[:5] == ["member", "n2", "http://b:2380", "http://a:2379,http://c:2379",
-                           "n1=http://a:2380,n2=http://b:2380,n3=http://c:2380"]  # fmt: skip
+    assert command[2:7] == ["/lock-harness/etcd-member.sh", "n2", "http://b:2380", "http://a:2379,http://c:2379",
+                            "n1=http://a:2380,n2=http://b:2380,n3=http://c:2380"]  # fmt: skip
     assert "--heartbeat-interval 50 --election-timeout 500" in text

@@ -201,6 +201,11 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._closing.close()
             self._hosts, self.servers, self._entries = {}, self._new_servers(), EntryThread()
 
+    def build_images(self) -> None:
+        """Build or pull the images of a run that are missing, and start nothing. Raises EnvironmentLacking."""
+        with engine_errors():
+            self._wanted(Images(self._engine, self._report))
+
     def _wanted(self, images: Images) -> SiteRequest:
         """Return the containers that this run needs, and build missing images. A user's image replaces the servers'
         own."""
@@ -217,8 +222,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()
         proxy_image = images.toxiproxy() if self._needs & {TRAFFIC, TAPS} else ""
         return SiteRequest(
-            self.kind, roles, there, disks, self._privileges(disks), tuple(self._names), client_image,
-            self._clients.source, proxy_image, self._by_hand, images.client,
+            self.kind, roles, there, images.server_tools(), disks, self._privileges(disks), tuple(self._names),
+            client_image, self._clients.source, proxy_image, self._by_hand, images.client,
         )  # fmt: skip
 
     def _privileges(self, disks: Sequence[str]) -> frozenset[Privilege]:

@@ -17,6 +17,7 @@ from harness.clusters.client_host import AGENT, REVIVAL, ClientHost, Entries
 from harness.clusters.conversation import Refused
 from harness.clusters.docker.containers.channel import Channel
 from harness.clusters.docker.containers.engine import Box
+from harness.clusters.docker.containers.server_tools import SHELL
 
 STANDBY: Final = """restore=$1; shift
 read -r how release || exit
@@ -57,7 +58,7 @@ class ServerHost:
         self.address = box.ip
         self.lines: list[tuple[int, str]] = []
         self._command, self._environment = program
-        self._standby = ["sh", "-c", STANDBY, "standby", restore, *self._command]
+        self._standby = [*SHELL, "-c", STANDBY, "standby", restore, *self._command]
         self._on_line = on_line
         self._running: Channel | None = None
         self._next: Channel | None = None

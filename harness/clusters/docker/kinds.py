@@ -70,7 +70,8 @@ class RealServers(ABC):
 
     def image(self, images: Images, host: str) -> str:  # noqa: ARG002
         """Return the reference of a host's image, building it if it does not exist."""
-        return images.server(KINDS.find(self.kind).service)
+        release = self.options.get("release")
+        return images.server_release(release) if release else images.server(KINDS.find(self.kind).service)
 
     def image_with_releases(self, images: Images, own: str, releases: Sequence[str]) -> str:
         """Return the reference of an image of servers that has these releases, and the one with which they start,

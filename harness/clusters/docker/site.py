@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from docker import DockerClient
 
 from harness.clusters.base import Role
+from harness.clusters.docker.containers import server_tools
 from harness.clusters.docker.containers.engine import Box, Deployment, in_parallel
 from harness.clusters.docker.containers.helper_client import Helper, Privilege
 from harness.clusters.docker.containers.sidecar import Peers, clear_links, open_links
@@ -30,6 +31,7 @@ from .user_modules import UserModules
 RESOURCE: Final = "resource"
 RESOURCE_PORT: Final = 7000
 HELPER: Final = "helper"
+TOOLS: Final = "tools"
 ENGINES: Final = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 """Files in a container that the engine or this project changes."""
 CHANGED: Final = [
@@ -44,14 +46,15 @@ ClientSetup = tuple[str, Path | None, str]
 class SiteRequest:
     """Containers that a run needs.
 
-    ``images`` are those of servers, by host; ``disks`` names servers that get a disk of their own; ``privileges`` are
-    those of the helper; ``source`` is the folder with a user's modules; without a ``proxy_image`` clients
-    have no proxy; ``by_hand`` is for a cluster that outlives this process.
+    ``images`` are those of servers, by host, and ``tools_image`` is that of the tools in them; ``disks`` names servers
+    that get a disk of their own; ``privileges`` are those of the helper; ``source`` is the folder of a user's modules.
+    Without a ``proxy_image`` clients have no proxy; ``by_hand`` is for a cluster that outlives this process.
     """
 
     kind: str
     roles: Mapping[str, Role]
     images: Mapping[str, str]
+    tools_image: str
     disks: tuple[str, ...] = ()
     privileges: frozenset[Privilege] = frozenset()
     clients: tuple[str, ...] = ()
@@ -89,6 +92,7 @@ class Site:
         self._born: dict[str, float] = {}
         self._proxied: set[str] = set()
         self._left = False
+        self._tools = ""
         self._closing = contextlib.ExitStack()
 
     @property
@@ -114,6 +118,7 @@ class Site:
         if first:
             self._closing.callback(self._remove)
             self.deployment.open()
+            self._tools = self.deployment.provide(TOOLS, wanted.tools_image)
         self._drop([name for name, client_setup in self._client_setups.items() if client_setup != wanted.client_setup])
         calls = {name: make for name, make in self._makers(wanted).items() if name not in self.boxes}
         made = dict(zip(calls, in_parallel(calls.values()), strict=True))
@@ -130,7 +135,7 @@ class Site:
     def _makers(self, wanted: SiteRequest) -> dict[str, Callable[[], Any]]:
         make = self.deployment.box
         calls: dict[str, Callable[[], Any]] = {
-            name: partial(make, name, wanted.images[name], role, tmpfs={"/data": "mode=777"})
+            name: partial(make, name, wanted.images[name], role, **server_tools.settings(self._tools))
             for name, role in wanted.roles.items()
         }
         if wanted.clients:

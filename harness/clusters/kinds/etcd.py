@@ -8,9 +8,13 @@ from typing import Any, Final
 from harness.clusters.server_options import WHOLE
 
 from .kind import Kind
+from .releases import release_option
 
 HEARTBEAT_MS: Final = 100
 ELECTION_MS: Final = 1000
+MEMBER_ENVIRONMENT: Final = {"ETCD_ENABLE_V2": "true"}
+"""Environment of a real member. Sherlock's lock speaks version 2 of the API. etcd 3.6 no longer has it: it would refuse
+the flag ``--enable-v2``, and only warns of the variable."""
 
 
 def member_flags(options: Mapping[str, Any], client_url: str, client_port: int, peer_port: int) -> list[str]:
@@ -21,7 +25,6 @@ def member_flags(options: Mapping[str, Any], client_url: str, client_port: int, 
         "--listen-peer-urls", f"http://0.0.0.0:{peer_port}",
         "--heartbeat-interval", str(options.get("heartbeat_ms", HEARTBEAT_MS)),
         "--election-timeout", str(options.get("election_ms", ELECTION_MS)),
-        "--enable-v2=true",  # sherlock's lock speaks it
         "--logger", "zap", "--log-outputs", "stderr",
     ]  # fmt: skip
 
@@ -36,6 +39,6 @@ ETCD: Final = Kind(
     docker="harness.clusters.docker.services.etcd:EtcdServers",
     servers="harness.clusters.servers.services.etcd:EtcdServer",
     ssh="harness.clusters.ssh.services.etcd:EtcdServers",
-    options={"heartbeat_ms": WHOLE, "election_ms": WHOLE},
+    options={"release": release_option("etcd"), "heartbeat_ms": WHOLE, "election_ms": WHOLE},
     packages=("etcd3", "grpcio"),
 )

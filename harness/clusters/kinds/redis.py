@@ -10,6 +10,7 @@ from harness.errors import UsageError
 from harness.sim.servers.redis.config import POLICIES, memory_size
 
 from .kind import Kind
+from .releases import release_option
 
 REDIS_PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
@@ -50,18 +51,6 @@ def _size(name: str, value: Any, backend: str) -> int:
     return size
 
 
-RELEASES: Final = ("redis-6.2.14", "valkey-8.1.8", "valkey-9.1.2")
-"""Values of ``release``; without it, servers in containers are the Redis that Debian packages."""
-
-
-def _release(name: str, value: Any, backend: str) -> Any:
-    if backend == "sim":
-        raise UsageError("server_options: release needs real servers (--cluster docker): a simulated one is no release")
-    if backend == "ssh":
-        raise UsageError("server_options: release is for containers; on hosts the installed server is started")
-    return one_of(*RELEASES)(name, value, backend)
-
-
 def server_settings(options: Mapping[str, Any], port: int, folder: str) -> list[str]:
     """Return the lines of the configuration of a real server, which keeps its data in ``folder``."""
     persistence = options.get("persistence", "always")
@@ -85,7 +74,7 @@ def cluster_settings(options: Mapping[str, Any]) -> list[str]:
 
 
 _OPTIONS: Final = {
-    "release": _release,
+    "release": release_option("redis"),
     "persistence": _persistence,
     "maxmemory": _size,
     "maxmemory_policy": one_of(*POLICIES),

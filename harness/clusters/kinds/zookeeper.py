@@ -7,6 +7,7 @@ from typing import Final
 from harness.clusters.server_options import WHOLE
 
 from .kind import Kind
+from .releases import release_option
 
 ZOOKEEPER: Final = Kind(
     name="zookeeper",
@@ -17,6 +18,6 @@ ZOOKEEPER: Final = Kind(
     sim="harness.clusters.sim.services.zookeeper:ZooKeeperServers",
     docker="harness.clusters.docker.services.zookeeper:ZooKeeperServers",
     servers="harness.clusters.servers.services.zookeeper:ZooKeeperServer",
-    options={"tick_ms": WHOLE},
+    options={"release": release_option("zookeeper"), "tick_ms": WHOLE},
     packages=("kazoo",),
 )

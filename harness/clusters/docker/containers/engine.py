@@ -225,6 +225,13 @@ class Deployment:
         ip = within.ip if within is not None else next(iter(networks.values()))["IPAddress"]
         return Box(self.client, container.attrs["Id"], container.attrs["State"]["Pid"], ip, self._name(host))
 
+    def provide(self, host: str, image: str) -> str:
+        """Create a container that never runs, whose volumes others mount, and return its name. It is none of the
+        cluster's hosts, and is removed with them."""
+        name = self._name(host)
+        self.client.containers.create(image, ["-"], name=name, labels=self._labels, network_mode="none")
+        return name
+
     def drop(self, host: str) -> None:
         """Remove one container."""
         self.client.api.remove_container(self._name(host), force=True, v=True)

@@ -23,19 +23,19 @@ from requests.exceptions import RequestException
 
 from harness.errors import EnvironmentLacking
 
-from . import base_image, golang, maven, redis_releases, wheelhouse
+from . import base_image, golang, maven, wheelhouse
 from .contexts import context_folder
 from .runtimes import PROGRAM, RUNTIMES
+from .server_releases import SCRATCH, SERVER_RELEASES
 from .tools import NO_RELEASES, Releases, last
 
 Progress = Callable[[str], None]
 
-SCRATCH: Final = "scratch"
-"""Folder with a subfolder for each image; in a checkout it is a link to ``docker/``."""
 LEFT_OUT: Final = frozenset({"target", "node_modules", PROGRAM})
 """Output folders of manual builds, which are no input of an image."""
 UPGRADE: Final = "upgrade"
 """Folder of the Dockerfile of servers that have several releases."""
+SERVER_TOOLS: Final = "server-tools"
 LEAVE_OUT: Final = "docker load it, check the name, or leave it out to have an image built from Debian's packages"
 JARS: Final = {"hazelcast": maven.HAZELCAST}
 """Maven artifacts of the servers that Debian does not package."""
@@ -52,16 +52,17 @@ LINKER_FLAGS: Final = {"kubernetes": "-s -w -X k8s.io/component-base/version.git
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """An image that can be built. The tag depends on ``inputs`` only; ``fill`` adds files to the build context that are
-    not in the Dockerfile's folder."""
+    not in the Dockerfile's folder. ``prefix`` begins the tag."""
 
     name: str
     base: str
     inputs: Mapping[str, bytes]
     fill: Callable[[Path], None]
+    prefix: str = ""
 
     @property
     def tag(self) -> str:
-        return f"lock-harness/{self.name}:{fingerprint(self.inputs)}"
+        return f"lock-harness/{self.name}:{self.prefix}{fingerprint(self.inputs)}"
 
 
 def fingerprint(inputs: Mapping[str, bytes]) -> str:
@@ -92,18 +93,13 @@ class Images:
         """Image of a family's servers, such as ``redis`` (Redis and Sentinel)."""
         return self._made(self.server_recipe(name))
 
-    def redis_release(self, release: str) -> str:
-        """Image of a release in :data:`.redis_releases.WHEELS`."""
+    def server_tools(self) -> str:
+        """Image of what is mounted into the containers of servers."""
+        return self._made(self.server_recipe(SERVER_TOOLS))
 
-        def fill(context: Path) -> None:
-            self._progress(f"fetching {release}")
-            redis_releases.extract(release, context / "server")
-
-        inputs = {
-            **self._inputs(redis_releases.IMAGE, self._base),
-            "wheel": repr(redis_releases.WHEELS[release]).encode(),
-        }
-        return self._made(Recipe(redis_releases.IMAGE, self._base, inputs, fill))
+    def server_release(self, release: str) -> str:
+        """Image of a release in :data:`.server_releases.SERVER_RELEASES`."""
+        return self._made(self.release_recipe(release))
 
     def with_releases(self, base: str, releases: Sequence[str], programs: Mapping[str, str]) -> str:
         """Image of servers that also has other releases: each in a folder ``/releases/NAME``.
@@ -116,11 +112,11 @@ class Images:
                 folder = context / "releases" / release
                 folder.mkdir(parents=True)
                 self._progress(f"fetching {release}")
+                SERVER_RELEASES[release].fill(folder)
                 for name, called in programs.items():
-                    redis_releases.extract(release, folder / name)
                     (folder / name).rename(folder / called).chmod(0o755)
 
-        sources = {f"release {release}": repr(redis_releases.WHEELS[release]).encode() for release in releases}
+        sources = {f"release {release}": SERVER_RELEASES[release].source.encode() for release in releases}
         inputs = {**self._inputs(UPGRADE, base), **sources, "programs": repr(sorted(programs.items())).encode()}
         return self._made(Recipe(UPGRADE, base, inputs, fill))
 
@@ -175,6 +171,17 @@ class Images:
         if name in LINKER_FLAGS:
             inputs["linker flags"] = LINKER_FLAGS[name].encode()
         return Recipe(name, self._base, inputs, fill)
+
+    def release_recipe(self, release: str) -> Recipe:
+        found = SERVER_RELEASES[release]
+
+        def fill(context: Path) -> None:
+            self._progress(f"fetching {release}")
+            found.fill(context)
+
+        base = found.base or self._base
+        inputs = {**self._inputs(found.folder, base), "source": found.source.encode()}
+        return Recipe(found.folder, base, inputs, fill, f"{release}-")
 
     def runtime_recipe(self, name: str, releases: Releases = NO_RELEASES) -> Recipe:
         """Return the recipe of an image with a runtime and the project's programs for it. The programs are built on

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from harness.clusters.docker.containers.server_tools import script
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.etcd_gateway import EtcdGateway
 from harness.clusters.key_watch import KeyReader
-from harness.clusters.kinds.etcd import ETCD, member_flags
+from harness.clusters.kinds.etcd import ETCD, MEMBER_ENVIRONMENT, member_flags
 
 PORT: Final = ETCD.port
 PEER_PORT: Final = 2380
@@ -22,19 +23,18 @@ PEER_PORT: Final = 2380
 
 class EtcdServers(EtcdGateway, RealPeers):
     """See :class:`harness.clusters.docker.kinds.RealServers`. A member that restarts without its data is removed and
-    added again by its start command (``docker/etcd/member.sh``), which needs a majority of the others."""
+    added again by its start command (``docker/server-tools/etcd-member.sh``), which needs a majority of the others."""
 
     KNOCK = b"GET /version HTTP/1.1\r\nHost: member\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
 
     NEWEST = ("etcd/member/wal/*.wal",)
-    RESTORE = "rm -f /var/lib/member-joined"
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         urls = {name: f"http://{ip}:{PEER_PORT}" for name, ip in self.addresses.items()}
         others = ",".join(f"http://{ip}:{PORT}" for name, ip in self.addresses.items() if name != host)
         cluster = ",".join(f"{name}={url}" for name, url in urls.items())
         flags = member_flags(self.options, f"http://{self.addresses[host]}:{PORT}", PORT, PEER_PORT)
-        return ["member", host, urls[host], others, cluster, *flags], {}
+        return [*script("etcd-member"), host, urls[host], others, cluster, *flags], MEMBER_ENVIRONMENT
 
     def look(self, host: str) -> list[str]:  # noqa: ARG002
         return ["env", "ETCDCTL_API=3", "etcdctl", "get", "--prefix", ""]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from harness.clusters.docker.containers.server_tools import IMAGE_SHELL
 from harness.clusters.docker.images.images import Images
 from harness.clusters.docker.kinds import RealPeers
 from harness.clusters.kinds import ACCOUNT
@@ -54,7 +55,7 @@ class GaleraServers(MysqlServers, RealPeers):
             f"--wsrep-node-name={host}",
         )
         environment = {**ENVIRONMENT, "INIT": INIT, "FIRST": "yes" if host == self.data_hosts[0] else ""}
-        return ["sh", "-c", _START, "start", *_PROGRAM, *own, *self._chosen()], environment
+        return [IMAGE_SHELL, "-c", _START, "start", *_PROGRAM, *own, *self._chosen()], environment
 
     @property
     def stages(self) -> list[list[str]]:

@@ -15,6 +15,7 @@ import requests
 from hazelcast.client import HazelcastClient
 from hazelcast.errors import HazelcastError
 
+from harness.clusters.docker.containers.server_tools import script
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.hazelcast import HAZELCAST
@@ -33,7 +34,7 @@ RESET_PATH: Final = "rest/cp-subsystem/reset"
 RESET: Final = 20.0
 """Seconds within which a CP subsystem forms its first group; after that it is reset."""
 JAVA: Final = (
-    "-XX:SharedArchiveFile=/hazelcast/classes.jsa", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
+    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
     "-Dhazelcast.config=/data/hazelcast.yaml", "-Dhazelcast.phone.home.enabled=false",
     "-Dhazelcast.wait.seconds.before.join=0", "-Djava.util.logging.SimpleFormatter.format=%3$s: %5$s%6$s%n",
 )  # fmt: skip
@@ -68,11 +69,10 @@ FEWEST: Final = 3
 
 class HazelcastServers(RealPeers):
     """See :class:`harness.clusters.docker.kinds.RealServers`. Nothing is stored on disk, which needs the Enterprise
-    edition. A restarted member is a new one, and ``docker/hazelcast/member.sh`` promotes it to a CP member."""
+    edition. A restarted member is a new one. ``docker/server-tools/hazelcast-member.sh`` promotes it to a CP member."""
 
     START = 90.0
     DISKS = None
-    RESTORE = "rm -f /var/lib/member-joined"
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -99,7 +99,7 @@ class HazelcastServers(RealPeers):
             heartbeat=self._heartbeat,
         )
         others = ",".join(ip for name, ip in self.addresses.items() if name != host and name in self.data_hosts)
-        return ["member", self.addresses[host], others, ACCOUNT, *JAVA], {"CONF": conf}
+        return [*script("hazelcast-member"), self.addresses[host], others, ACCOUNT, *JAVA], {"CONF": conf}
 
     def on_log_line(self, host: str, line: str) -> None:
         if _LEADS.search(line):

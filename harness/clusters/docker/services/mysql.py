@@ -15,6 +15,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from harness.clusters.docker.commands import MysqlCommands
+from harness.clusters.docker.containers.server_tools import IMAGE_SHELL
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.mysql import STRANGERS_LOGIN
@@ -71,7 +72,7 @@ class MysqlServers(FaketimeServers):
     GREETS = True
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:  # noqa: ARG002
-        return ["sh", "-c", _START, "start", *_PLAIN, *self._chosen()], _ENVIRONMENT
+        return [IMAGE_SHELL, "-c", _START, "start", *_PLAIN, *self._chosen()], _ENVIRONMENT
 
     def _chosen(self) -> list[str]:
         options = self.options

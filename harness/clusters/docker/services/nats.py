@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from harness.clusters.docker.containers.server_tools import SHELL
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds import ACCOUNT
@@ -26,7 +27,8 @@ jetstream {{ store_dir: "/data", max_mem: 64MB, max_file: 256MB{sync} }}
 """
 CLUSTER: Final = """cluster {{ name: {name}, listen: "0.0.0.0:{port}", no_advertise: true, routes: [{routes}] }}
 """
-_START: Final = 'printf "%s" "$CONF" >/tmp/nats.conf && exec nats-server --config /tmp/nats.conf'
+# The official image without a shell has the program in the root folder.
+_START: Final = 'PATH=$PATH:/; printf "%s" "$CONF" >/tmp/nats.conf && exec nats-server --config /tmp/nats.conf'
 
 
 class NatsServers(RealPeers):
@@ -43,7 +45,7 @@ class NatsServers(RealPeers):
         if len(self.data_hosts) > 1:
             others = [f'"nats://{ip}:{ROUTE_PORT}"' for name, ip in self.addresses.items() if name in self.data_hosts]
             configuration += CLUSTER.format(name=ACCOUNT, port=ROUTE_PORT, routes=", ".join(others))
-        return ["sh", "-c", _START], {"CONF": configuration}
+        return [*SHELL, "-c", _START], {"CONF": configuration}
 
     # Probes.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from typing import Any, Final
 
+from harness.clusters.docker.containers.server_tools import IMAGE_SHELL
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.postgres import POOL_MODE, POSTGRES
 
@@ -60,7 +61,7 @@ class PgBouncerServers(PostgresServers):
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         environment = {**ENVIRONMENT, "POOLER": configuration(self.port(host), self.options)}
-        return ["sh", "-c", _START, "start", *self.server_command(host)], environment
+        return [IMAGE_SHELL, "-c", _START, "start", *self.server_command(host)], environment
 
     def await_stage(self, hosts: list[str]) -> None:
         super().await_stage(hosts)

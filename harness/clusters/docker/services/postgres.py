@@ -13,6 +13,7 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 from pg8000.native import Connection, identifier
 
 from harness.clusters.docker.commands import PostgresCommands
+from harness.clusters.docker.containers.server_tools import IMAGE_SHELL
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.postgres import run_time_parameters
@@ -75,7 +76,7 @@ class PostgresServers(FaketimeServers):
         return ["postgres", "-D", "/data/db", *setting_options(settings)]
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
-        return ["sh", "-c", _START, "start", *self.server_command(host)], ENVIRONMENT
+        return [IMAGE_SHELL, "-c", _START, "start", *self.server_command(host)], ENVIRONMENT
 
     def look(self, host: str) -> list[str]:
         if host not in self.data_hosts:

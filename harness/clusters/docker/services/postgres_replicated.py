@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from harness.clusters.docker.containers.server_tools import IMAGE_SHELL
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.postgres import SYNCHRONOUS
 
@@ -68,7 +69,7 @@ class ReplicatedPostgresServers(ManagedServers, PostgresServers):
             "PGPORT": str(self.port(host)),
             "PGUSER": ACCOUNT,
         }
-        return ["sh", "-c", _START, "start", *self.server_command(host), *setting_options(SETTINGS)], environment
+        return [IMAGE_SHELL, "-c", _START, "start", *self.server_command(host), *setting_options(SETTINGS)], environment
 
     def server_answers(self, host: str) -> bool:
         return PostgresServers.answers(self, host)

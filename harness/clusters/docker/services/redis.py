@@ -13,7 +13,7 @@ from redis.retry import Retry
 
 from harness.clusters.base import ClusterEndpoints
 from harness.clusters.docker.commands import RedisCommands
-from harness.clusters.docker.images.images import Images
+from harness.clusters.docker.containers.server_tools import SHELL
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers, RealServers, reading
 from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds.redis import (
@@ -31,7 +31,7 @@ READINGS: Final = 5
 # Runs at every start: the configuration is written if missing, which is at first and after a loss of data.
 _START: Final = """
 [ -s /data/conf ] || printf "%s" "$CONF" > /data/conf
-exec "$@" /data/conf $FLAGS
+exec "$(command -v redis-server || command -v valkey-server || echo redis-server)" /data/conf $FLAGS
 """
 
 
@@ -42,17 +42,13 @@ class RedisServers(RealServers):
     PROGRAMS: ClassVar[Mapping[str, str]] = {"server": "redis-server"}
     NEWEST = ("appendonlydir/*.incr.aof", "appendonly.aof")  # the latter before Redis 7
 
-    def image(self, images: Images, host: str) -> str:
-        release = self.options.get("release")
-        return images.redis_release(release) if release else super().image(images, host)
-
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         return self._command(self._server(host))
 
     @staticmethod
     def _command(conf: list[str], flags: str = "") -> tuple[list[str], dict[str, str]]:
         """Return (command, environment) of a program with this configuration."""
-        command = ["sh", "-c", _START, "start", "redis-server"]
+        command = [*SHELL, "-c", _START]
         return command, {"CONF": "\n".join(conf) + "\n", "FLAGS": flags}
 
     def _server(self, host: str) -> list[str]:  # noqa: ARG002 - a replica's differs

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from harness.clusters.docker.containers.server_tools import SHELL
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.key_watch import KeyReader
 
@@ -30,16 +31,28 @@ _JAVA: Final = (
     "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
     "-Dzookeeper.preAllocSize=1024",  # KB; the default of 64 MB would be memory here
     "-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-    "-Dorg.slf4j.simpleLogger.showShortLogName=true",
+    "-Dorg.slf4j.simpleLogger.showShortLogName=true", "-Dlogback.configurationFile=/tmp/logback.xml",
     f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{_DIGEST}",
-    "-cp", "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar",
-    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
 )  # fmt: skip
-# Runs at every start: a member that lost its data has lost its number, too.
+_LOGBACK: Final = """<configuration>
+<appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+<encoder><pattern>%d{HH:mm:ss.SSS} [%thread] %level %logger{0} - %msg%n</pattern></encoder>
+</appender>
+<root level="info"><appender-ref ref="out"/></root>
+</configuration>
+"""
+"""Without a configuration, Logback prints each request."""
+# Runs at every start: a member that lost its data has lost its number, too. Debian logs through SLF4J's own logger, the
+# official image through Logback.
 _START: Final = """
-printf "%s" "$CONF" > /tmp/zoo.cfg
-printf "%s" "$NUMBER" > /data/myid
-exec "$@" /tmp/zoo.cfg
+printf "%s" "$CONF" >/tmp/zoo.cfg
+printf "%s" "$LOGBACK" >/tmp/logback.xml
+printf "%s" "$NUMBER" >/data/myid
+classes=/usr/share/java/zookeeper.jar
+if [ -e "$classes" ]; then classes=$classes:/usr/share/java/slf4j-simple.jar
+else classes=$(echo /apache-zookeeper-*-bin)/lib/*
+fi
+exec "$@" -cp "$classes" org.apache.zookeeper.server.quorum.QuorumPeerMain /tmp/zoo.cfg
 """
 
 
@@ -60,8 +73,8 @@ class ZooKeeperServers(RealPeers):
             conf += ["reconfigEnabled=true", *map(self._member, self.roles)]
         else:
             conf.append(f"clientPort={self.port(host)}")
-        environment = {"CONF": "\n".join(conf) + "\n", "NUMBER": self._number(host)}
-        return ["sh", "-c", _START, "start", *_JAVA], environment
+        environment = {"CONF": "\n".join(conf) + "\n", "LOGBACK": _LOGBACK, "NUMBER": self._number(host)}
+        return [*SHELL, "-c", _START, "start", *_JAVA], environment
 
     def _member(self, host: str) -> str:
         """Return the line of the configuration that makes a host a voting member."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.clusters.etcd_gateway import EtcdGateway
 from harness.clusters.key_watch import KeyReader
-from harness.clusters.kinds.etcd import member_flags
+from harness.clusters.kinds.etcd import MEMBER_ENVIRONMENT, member_flags
 
 from .base import HostServers, ServerProgram
 
@@ -28,6 +28,7 @@ class EtcdServers(EtcdGateway, HostServers):
     def program(self, host: str, folder: str) -> ServerProgram:
         client, peer = self.ports[host]
         command = [
+            "env", *(f"{name}={value}" for name, value in MEMBER_ENVIRONMENT.items()),
             "etcd", "--name", host, "--data-dir", f"{folder}/data/etcd",
             "--initial-cluster", ",".join(f"{name}={self._url(name, 1)}" for name in self.names),
             "--initial-cluster-state", "new",

@@ -1,6 +1,5 @@
-#!/bin/sh
-# Every start of a member: `member NAME PEER_URL OTHERS CLUSTER [etcd's flags]`. OTHERS are the endpoints of the other
-# members, CLUSTER is what --initial-cluster takes.
+# Every start of a member, in BusyBox's shell: `etcd-member.sh NAME PEER_URL OTHERS CLUSTER [etcd's flags]`. OTHERS are the
+# endpoints of the other members, CLUSTER is what --initial-cluster takes.
 #
 # A member that has lost its data cannot come back as itself: it would break the votes it has given (the others answer
 # "has already been bootstrapped"). Its operator removes it and adds a new one in its place, and so does this. That takes
@@ -8,7 +7,7 @@
 set -eu
 name=$1 url=$2 others=$3 cluster=$4
 shift 4
-joined=/var/lib/member-joined # outlives the data
+joined=/tmp/member-joined # outlives the data
 state=new
 ctl() { etcdctl --endpoints="$others" --dial-timeout=1s --command-timeout=2s "$@"; }
 if [ -e "$joined" ] && [ ! -d /data/etcd/member ]; then
