@@ -41,6 +41,7 @@ class OutcomeView:
     faults: tuple[str, ...]
     workload: str
     cluster: str
+    """The cluster, or the image of the servers where a nightly run has several."""
     seed: str
     state: str
     why: str
@@ -84,11 +85,13 @@ class ImpossibleReply:
 
 @dataclass(frozen=True, slots=True)
 class NightView:
-    """A whole nightly run; ``clusters`` are the requested ones and all others that an outcome names."""
+    """A whole nightly run; ``clusters`` are the requested ones and all others that an outcome names, or the images of
+    servers. ``servers`` are these images, each with what its servers reported; empty without several images."""
 
     started_at: datetime
     suite: str
     clusters: tuple[str, ...]
+    servers: Pairs
     seconds: float
     versions: Pairs
     planned: int | None
@@ -117,7 +120,8 @@ def read(document: NightlyDocument) -> NightView:
     return NightView(
         started_at=document.started_at,
         suite=document.suite,
-        clusters=tuple(dict.fromkeys((*document.clusters, *(outcome.cluster for outcome in outcomes)))),
+        clusters=tuple(dict.fromkeys((*document.places, *(outcome.cluster for outcome in outcomes)))),
+        servers=tuple(document.servers),
         seconds=document.seconds,
         versions=known_versions(document.versions),
         planned=document.planned,
@@ -151,7 +155,7 @@ def _outcome(outcome: ScenarioOutcome) -> OutcomeView:
         kind=outcome.kind,
         faults=outcome.faults,
         workload=outcome.workload,
-        cluster=outcome.cluster,
+        cluster=outcome.place,
         seed=str(outcome.seed),
         state=outcome.state,
         why=outcome.why,

@@ -174,6 +174,9 @@ class _JobProgress(Watch):
         self._of = count
         self._report_progress()
 
+    def building(self, line: str) -> None:
+        self._progress(0.0, f"starting: {line}")
+
     def begun(self, job: ComparisonJob) -> None:
         self._running.append(job)
         self._report_progress()

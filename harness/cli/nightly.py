@@ -31,6 +31,7 @@ from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly import ExploreRequest, nightly
 from harness.studies.nightly_cases import CLUSTERS, FIRST_FRESH
 from harness.studies.results_db import RESULTS_DB, add, nights
+from harness.studies.server_images import images_named
 from harness.wording import counted
 
 from . import nightly_exploration, nightly_mutants
@@ -50,6 +51,7 @@ from .options import (
 )
 from .terminal import print_document
 from .verdicts import print_status
+from .versions import ImagesOption
 
 SAFE: Final = ".safe"
 MUTANTS: Final = "mutants"
@@ -76,6 +78,7 @@ def nightly_command(
     explore_locks: Annotated[
         str, typer.Option(help="Explore only locks whose name matches, such as 'redis-*'.", metavar="PATTERN")
     ] = "*",
+    images: ImagesOption = "",
     workers: WorkersOption = 0,
     scheduler: SchedulerOption = "",
     out: OutOption = STORE,
@@ -88,6 +91,9 @@ def nightly_command(
     chosen = None if not only else _like(only, suite)
     request = ExploreRequest(positive("explore", explore), explore_locks) if explore else None
     count = worker_count(workers)
+    servers = images_named(images) if images else ()
+    if servers and request is not None:
+        raise UsageError("--images and --explore are different studies: give one of them")
     if cluster != "sim" and (missing := no_engine()):
         raise EnvironmentLacking(f"{missing}: 'harness doctor' says what is missing; --cluster sim needs none")
     _refuse_outputs(out, junit, html)
@@ -103,9 +109,12 @@ def nightly_command(
             scheduler=scheduler or None,
             seed=_seed(seed),
             explore=request,
+            images=servers,
             on_outcome=partial(_report_outcome, progress, console),
             progress=progress,
         )
+    if servers:
+        night = with_(night, suite=f"{night.suite} on several images")
     if only:  # under another name, so that it is not compared with complete nightly runs
         night = with_(night, suite=f"{night.suite}, only {only}")
     printed(lambda: print_status(night.status) if quiet and not json else _print(night, json=json))
@@ -126,7 +135,7 @@ def _annotate(night: NightlyDocument) -> None:
         if outcome.state in (*WRONG, *OPEN):
             found = False if outcome.state in WRONG else None
             report = Path(outcome.folder) / REPORT if outcome.folder else None
-            title = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
+            title = f"{outcome.scenario} on {outcome.place}, seed {outcome.seed}"
             place = (catalogue.FOLDER / f"{outcome.scenario}{catalogue.SUFFIX}", 1)
             annotate(found, title, f"{outcome.state}: {outcome.why}", report, place)
 
@@ -141,8 +150,8 @@ def _seed(text: str) -> int | None:
 
 
 def _report_outcome(progress: Progress, console: Console, outcome: ScenarioOutcome, number: int, of: int) -> None:
-    progress(number / of, f"running: {number} of {of} · {outcome.scenario} on {outcome.cluster}")
-    seeded = f"{outcome.scenario} on {outcome.cluster}, seed {outcome.seed}"
+    progress(number / of, f"running: {number} of {of} · {outcome.scenario} on {outcome.place}")
+    seeded = f"{outcome.scenario} on {outcome.place}, seed {outcome.seed}"
     if outcome.state in (*WRONG, *OPEN):
         console.print(f"[red]{outcome.state}[/] {seeded}: {escape(outcome.why)}", soft_wrap=True)
     elif not console.is_terminal:  # a log has no bar
@@ -203,16 +212,18 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
         console.print("\n".join(nightly_mutants.rows(night)), soft_wrap=True)
     else:
         console.print(_table(night))
+    for image, server in night.servers:
+        console.print(f"servers {image}: {server or 'none reported'}", soft_wrap=True, markup=False)
     outcomes = night.outcomes
     wrong = [outcome for outcome in outcomes if outcome.state in (*WRONG, *OPEN)]
     for outcome in wrong:
         folder = f" ({outcome.folder})" if outcome.folder else ""
         console.print(
-            f"[red]{outcome.state}[/] {outcome.scenario} on {outcome.cluster}, seed {outcome.seed}: "
+            f"[red]{outcome.state}[/] {outcome.scenario} on {outcome.place}, seed {outcome.seed}: "
             f"{escape(outcome.why)}{folder}",
             soft_wrap=True,
         )
-    idle = {f"{outcome.scenario} on {outcome.cluster}": outcome.why for outcome in outcomes
+    idle = {f"{outcome.scenario} on {outcome.place}": outcome.why for outcome in outcomes
             if outcome.state == "not-run"}  # fmt: skip
     for reason in dict.fromkeys(idle.values()):
         names = ", ".join(name for name, why in idle.items() if why == reason)
@@ -237,14 +248,14 @@ def _table(night: NightlyDocument) -> Table:
     cells = defaultdict(lambda: defaultdict(list))
     for outcome in night.outcomes:
         story = outcome.scenario.removesuffix(SAFE)
-        cells[story][outcome.cluster, outcome.safe].append(outcome)
+        cells[story][outcome.place, outcome.safe].append(outcome)
     table = Table(box=None, pad_edge=False)
     table.add_column("story", no_wrap=True)
-    for cluster in night.clusters:
-        table.add_column(f"found on {cluster}", no_wrap=True)
+    for place in night.places:
+        table.add_column(f"found on {place}", no_wrap=True)
         table.add_column("cure", no_wrap=True)
     for story in sorted(cells):
-        row = [_cell(cells[story][cluster, safe]) for cluster in night.clusters for safe in (False, True)]
+        row = [_cell(cells[story][place, safe]) for place in night.places for safe in (False, True)]
         table.add_row(story, *row)
     return table
 

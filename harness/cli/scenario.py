@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,6 +41,7 @@ from .options import (
     printed,
     refuse_strange_code,
 )
+from .run_options import Image
 from .run_shared import complete_for, run_and_print
 from .terminal import print_document
 
@@ -159,6 +161,7 @@ def run_command(
         ),
     ],
     cluster: Annotated[str, typer.Option(help="auto, sim or docker; default: as in the file.")] = "",
+    image: Image = "",
     seed: Annotated[int | None, typer.Option(help="Seed to use instead of the one in the file.")] = None,
     trust: TrustOption = False,
     allow: AllowOption = None,
@@ -178,7 +181,7 @@ def run_command(
             refuse_strange_code(scenario.plan, scenario.path, trust=trust, allow=allow)
     for scenario in scenarios:
         try:
-            result = _run(scenario, cluster, seed, out, command, json=json, quiet=quiet)
+            result = _run(_with_image(scenario, image), cluster, seed, out, command, json=json, quiet=quiet)
         except UsageError as error:
             error.add_note(f"in {scenario.path}")
             raise
@@ -187,6 +190,11 @@ def run_command(
             statuses.append(UNKNOWN)  # later ones are not run
             break
     raise typer.Exit(max(statuses, key=(VALID, UNKNOWN, VIOLATION).index))
+
+
+def _with_image(scenario: Scenario, image: str) -> Scenario:
+    """Return the scenario with this image of servers, if one was named."""
+    return replace(scenario, plan=msgspec.structs.replace(scenario.plan, image=image)) if image else scenario
 
 
 def _run(

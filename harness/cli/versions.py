@@ -20,7 +20,7 @@ from harness.documents.versions import VersionPlan
 from harness.run.store import new_versions, write_results
 
 from .links import print_place
-from .options import printed
+from .options import printed, progress_bar
 from .terminal import print_document
 from .verdicts import print_status
 
@@ -37,7 +37,8 @@ ImagesOption = Annotated[
     ),
 ]
 Study = Callable[..., VersionsDocument]
-"""Makes the document of a comparison; called with ``store``, ``command`` and ``on_line``."""
+"""Makes the document of a comparison; called with ``store``, ``command`` and ``on_line``, and with ``on_build`` if it
+builds images."""
 SIGNS = {"violated": "✗", "valid": "✓", "unknown": "?", "missing": "–"}
 
 
@@ -53,10 +54,10 @@ def compare_and_print(
     return _printed(partial(compare_releases, request), out, json=json, quiet=quiet)
 
 
-def _printed(compare: Study, out: Path, *, json: bool, quiet: bool) -> int:
+def _printed(compare: Study, out: Path, *, json: bool, quiet: bool, builds: bool = False) -> int:
     from harness.studies.versions import exit_status
 
-    document, folder = _compared(compare, out, quiet=json or quiet)
+    document, folder = _compared(compare, out, quiet=json or quiet, builds=builds)
     status = exit_status(document)
 
     def write() -> None:
@@ -76,17 +77,23 @@ def compare_images_and_print(plans: Sequence[VersionPlan], text: str, out: Path,
     from harness.studies.compare_images import ImagesRequest, compare_images
 
     request = ImagesRequest(tuple(plans), tuple(name.strip() for name in text.split(","))).check()
-    return _printed(partial(compare_images, request), out, json=json, quiet=quiet)
+    return _printed(partial(compare_images, request), out, json=json, quiet=quiet, builds=True)
 
 
-def _compared(compare: Study, out: Path, *, quiet: bool) -> tuple[VersionsDocument, Path]:
+def _compared(compare: Study, out: Path, *, quiet: bool, builds: bool) -> tuple[VersionsDocument, Path]:
     from harness.reports import versions_report
 
     console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
     command = shlex.join(["harness", *sys.argv[1:]])
     started = datetime.now(UTC)
-    with contextlib.redirect_stdout(sys.stderr):
-        document = compare(store=out, command=command, on_line=console.print)
+    with contextlib.redirect_stdout(sys.stderr), progress_bar(console, "compare") as progress:
+
+        def on_line(line: str) -> None:
+            progress(0.0, f"running: {line}")
+            console.print(line)
+
+        building = {"on_build": lambda line: progress(0.0, f"starting: {line}")} if builds else {}
+        document = compare(store=out, command=command, on_line=on_line, **building)
         folder = new_versions(out, document.lock, started)
         write_results(folder, document, "versions.json")
         versions_report.write(document, folder)

@@ -68,6 +68,11 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the workload."""
     cluster: str
     """``sim`` or ``docker``."""
+    image: str = ""
+    """Image or release of the servers that the command named, ``default`` for the harness's own; empty if it named
+    none."""
+    server: str = ""
+    """Product and version that the servers reported; empty on the simulator, and if ``image`` is empty."""
     seed: int
     """Seed of the run."""
     state: ScenarioState
@@ -100,6 +105,11 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Detection rate of a known failure on containers whose fault strikes on an event. It is run several times, and
     this is the outcome of all. Null for others, and in older documents."""
 
+    @property
+    def place(self) -> str:
+        """The image of the servers, or the cluster if the command named no images."""
+        return self.image or self.cluster
+
 
 class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """The outcomes of one nightly run."""
@@ -112,6 +122,8 @@ class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """``smoke``, ``full`` or ``mutants``, and what it was narrowed to."""
     clusters: tuple[str, ...]
     """``sim``, ``docker`` or both."""
+    images: tuple[str, ...] = ()
+    """The images of servers that the command named; each scenario ran on all of its own service."""
     seconds: float
     """Real time that it took, seconds."""
     versions: dict[str, str | None]
@@ -133,10 +145,24 @@ class NightlyDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Hunts over the locks of the catalogue; null without."""
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """The images, or the clusters if the command named no images."""
+        return self.images or self.clusters
+
+    @property
+    def servers(self) -> list[tuple[str, str]]:
+        """Each image with the product and version that its servers reported, empty if none did."""
+        return [
+            (image, next((one.server for one in self.outcomes if one.image == image and one.server), ""))
+            for image in self.images
+        ]
+
+    @property
     def comparable(self) -> bool:
         """Whether every run of the suite was made, so that other nights may be compared with this one. Exploration
-        comes last, and continues in the next night if it is interrupted."""
-        return not self.interrupted or self.exploration is not None
+        comes last, and continues in the next night if it is interrupted. The history of nights has one outcome for a
+        scenario on a cluster, so a nightly run on several images has no place in it."""
+        return not self.images and (not self.interrupted or self.exploration is not None)
 
 
 def load_nightly(path: Path) -> NightlyDocument:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from harness.clusters.base import Cluster
 from harness.clusters.client_host import AGENT
 from harness.clusters.kinds import KINDS
 from harness.clusters.sim.cluster import SimCluster
@@ -24,6 +23,7 @@ from .interpreter import interpreter_of
 from .search_path import search_path
 
 if TYPE_CHECKING:  # importing it loads the Docker SDK
+    from harness.clusters.docker.cluster import DockerCluster
     from harness.clusters.docker.site import SiteSource
     from harness.clusters.servers.cluster import ServersCluster
     from harness.clusters.ssh.cluster import SshCluster
@@ -56,7 +56,7 @@ def open_containers(
     report: Callable[[str], None] = _no_report,
     *,
     sites: SiteSource | None = None,
-) -> Cluster:
+) -> DockerCluster:
     """Open the cluster of containers of a completed plan. ``report`` is called with each step of its start. It takes
     its containers from ``sites``; with None it starts and removes its own."""
     from harness.clusters.docker.cluster import Clients, DockerCluster

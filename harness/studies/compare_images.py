@@ -12,41 +12,36 @@ from typing import Final
 from msgspec.structs import replace
 
 from harness.clusters.base import Cluster
-from harness.clusters.kinds.redis import RELEASES
 from harness.documents import VersionsDocument
 from harness.documents.versions import SCHEMA, VersionCell, VersionPlan, VersionRun
 from harness.errors import HarnessError, UsageError
 from harness.plan import Plan
 from harness.run.cluster_pool import ClusterPool
 from harness.run.completion import complete
-from harness.run.judging import Result, versions
+from harness.run.container_images import build_images
+from harness.run.judging import versions
 from harness.run.runs import run
 from harness.run.store import writable
 
 from .compare_releases import cell_line
 from .release_trials import OnLine, open_question, version_run
+from .server_images import images_named, plan_on, reported_server
 from .versions import cell, common, conclusion, differences, failures
 
 PACKAGE: Final = "servers"
-DEFAULT: Final = "default"
-"""Name of the image that the harness builds itself."""
 OpenCluster = Callable[[Plan, Callable[[str], None]], Cluster]
 
 
 @dataclass(frozen=True, slots=True)
 class ImagesRequest:
-    """Plans of one lock, and the servers to run them on: references of images, :data:`RELEASES` or :data:`DEFAULT`."""
+    """Plans of one lock, and the servers to run them on: images, names of releases, or :data:`DEFAULT`."""
 
     plans: tuple[VersionPlan, ...]
     images: tuple[str, ...]
 
     def check(self) -> ImagesRequest:
         """Return the request itself; raises UsageError if it is invalid."""
-        if len(self.images) < 2 or len(set(self.images)) < len(self.images) or not all(self.images):
-            raise UsageError(
-                f"--images: expected at least two different ones, such as '{DEFAULT},{RELEASES[0]},redis:7.4', got "
-                f"{','.join(self.images)!r}"
-            )
+        images_named(",".join(self.images))
         for named in self.plans:
             if named.plan.cluster != "docker":
                 raise UsageError("--images compares real servers: add --cluster docker")
@@ -55,21 +50,18 @@ class ImagesRequest:
         return self
 
 
-def plan_on(plan: Plan, image: str) -> Plan:
-    """Return the plan with these servers."""
-    if image == DEFAULT:
-        return plan
-    if image in RELEASES:
-        return replace(plan, server_options={**plan.server_options, "release": image})
-    return replace(plan, image=image)
-
-
 def compare_images(
-    request: ImagesRequest, *, store: Path | None = None, command: str = "", on_line: OnLine | None = None
+    request: ImagesRequest,
+    *,
+    store: Path | None = None,
+    command: str = "",
+    on_line: OnLine | None = None,
+    on_build: OnLine = lambda line: None,  # noqa: ARG005
 ) -> VersionsDocument:
     """Run every plan on every image. A cell of the document has the product and version that its servers reported.
 
-    With a ``store`` all runs are kept there. ``on_line`` is called with lines of progress. After KeyboardInterrupt the
+    With a ``store`` all runs are kept there. ``on_line`` is called with lines of progress, and before that ``on_build``
+    with each step while images are built. After KeyboardInterrupt the
     document has the results until then. Raises UsageError for a wrong request.
     """
     request.check()
@@ -80,6 +72,7 @@ def compare_images(
     interrupted = False
     with ClusterPool() as pool:
         try:
+            build_images((plan_on(one.plan, image) for image in request.images for one in request.plans), on_build)
             for found in _cells(request, store, command, pool.open):
                 cells.append(found)
                 if on_line is not None:
@@ -124,14 +117,9 @@ def _cell(named: VersionPlan, image: str, store: Path | None, command: str, open
             result = run(plan, store=store, command=command, open_cluster=open_cluster)
             if result.interrupted:
                 raise KeyboardInterrupt
-            server = server or _server(result)
+            server = server or reported_server(result)
             runs.append(version_run(result))
             doubt = doubt or ("" if runs[-1].invalid else open_question(result, ()))
     except HarnessError as error:
         doubt = doubt or str(error)
     return replace(cell(image, named.name, runs, doubt), server=server)
-
-
-def _server(result: Result) -> str:
-    reported = result.results.cluster.server
-    return reported if isinstance(reported, str) else ""

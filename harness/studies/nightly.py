@@ -19,6 +19,7 @@ from harness.documents.exploration import Exploration, Pair, PairVisit
 from harness.documents.nightly import SCHEMA, ScenarioOutcome
 from harness.documents.trace import state_of
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
+from harness.run.container_images import Report, require_image
 from harness.run.expectation import status_of
 from harness.run.judging import versions
 from harness.run.progress import Progress
@@ -29,8 +30,9 @@ from harness.wording import counted
 from .ablation import ablate
 from .detection import Counts, counts_of, repeats
 from .exploration import ExplorationState, explorable, explore
-from .nightly_cases import CLUSTERS, FIRST_FRESH, Case, OnOutcome, cases, run_cases, scenarios_of
+from .nightly_cases import CLUSTERS, FIRST_FRESH, Case, OnOutcome, cases, check_images, run_cases, scenarios_of
 from .results_db import RESULTS_DB, explored, explored_failures, failures_on_containers
+from .server_images import DEFAULT
 
 COMPARED_NIGHTS: Final = 30
 """Earlier nights whose runs on containers make up a detection rate."""
@@ -53,6 +55,7 @@ def nightly(
     scheduler: str | None = None,
     seed: int | None = None,
     explore: ExploreRequest | None = None,
+    images: Sequence[str] = (),
     on_outcome: OnOutcome = lambda outcome, number, of: None,  # noqa: ARG005
     progress: Progress | None = None,
 ) -> NightlyDocument:
@@ -62,7 +65,9 @@ def nightly(
     runs on containers). With a Dask ``scheduler`` (``tcp://...``) its workers make the simulated runs; runs on
     containers are made on this machine. With a ``seed`` each simulated scenario also runs with fresh seeds from this
     one on. ``full`` on the simulator ends with ablations. ``explore`` asks for hunts after that, which need a seed.
-    ``progress`` is told about both. Raises UsageError for a wrong request.
+    With ``images``, references or releases of servers, each scenario runs on all those of its service in containers.
+    ``progress`` is told about images that are built, ablations and exploration. Raises UsageError for a wrong request,
+    EnvironmentLacking if an image is missing.
     """
     if seed is not None and seed < FIRST_FRESH:
         raise UsageError(f"seed must be at least {FIRST_FRESH}, got {seed}: each night runs with the lower ones")
@@ -70,10 +75,20 @@ def nightly(
         raise UsageError("exploration needs a seed of its own: --seed auto, or --seed with a number")
     pairs = [] if explore is None else explorable(explore.locks)
     chosen = list(scenarios_of(suite) if scenarios is None else scenarios)
-    todo = _with_stored_counts(cases(suite, cluster, chosen, seed=seed), store / RESULTS_DB)
+    if images:
+        check_images(images, cluster)
+    found_cases = cases(suite, cluster, chosen, seed=seed, images=images)
+    todo = _with_stored_counts(found_cases, None if images else store / RESULTS_DB)
     started, began = datetime.now(UTC).replace(microsecond=0), time.monotonic()
     tell = progress or (lambda _fraction, _text: None)
-    outcomes, interrupted = _run_suite(todo, store, workers, scheduler, on_outcome)
+
+    def report(line: str) -> None:
+        tell(0.0, f"starting: {line}")
+
+    for image in images:
+        if image != DEFAULT:
+            require_image(image, report)
+    outcomes, interrupted = _run_suite(todo, store, workers, scheduler, on_outcome, report)
     ablated = found = None
     if suite == "full" and cluster != "docker" and not interrupted:
         ablated = _ablated(chosen, workers, scheduler, tell)
@@ -86,6 +101,7 @@ def nightly(
         started_at=started,
         suite=suite,
         clusters=CLUSTERS[cluster],
+        images=tuple(images),
         seconds=round(time.monotonic() - began, 1),
         versions=dict(versions()),
         status=_status(outcomes, ablated, found, interrupted=interrupted),
@@ -98,25 +114,30 @@ def nightly(
     )
 
 
-def _with_stored_counts(todo: Sequence[Case], database: Path) -> list[Case]:
-    """Add the counts of the stored runs to the cases whose detection rate counts."""
+def _with_stored_counts(todo: Sequence[Case], database: Path | None) -> list[Case]:
+    """Add the counts of the stored runs, if there is a database, to the cases whose detection rate counts."""
     if not any(repeats(case.plan) for case in todo):
         return list(todo)
     stored: defaultdict[str, Counts] = defaultdict(Counts)
-    for outcome in failures_on_containers(database, COMPARED_NIGHTS) if database.exists() else ():
+    for outcome in failures_on_containers(database, COMPARED_NIGHTS) if database and database.exists() else ():
         before, of = stored[outcome.scenario], counts_of(outcome)
         stored[outcome.scenario] = Counts(before.found + of.found, before.runs + of.runs)
     return [replace(case, before=stored[case.scenario]) if repeats(case.plan) else case for case in todo]
 
 
 def _run_suite(
-    todo: Sequence[Case], store: Path, workers: int | None, scheduler: str | None, on_outcome: OnOutcome
+    todo: Sequence[Case],
+    store: Path,
+    workers: int | None,
+    scheduler: str | None,
+    on_outcome: OnOutcome,
+    report: Report,
 ) -> tuple[list[ScenarioOutcome], bool]:
     """Return the outcomes in the order of the cases, and whether the suite was interrupted."""
-    outcomes: dict[tuple[str, str, int], ScenarioOutcome] = {}
+    outcomes: dict[tuple[str, str, str, int], ScenarioOutcome] = {}
     interrupted = False
     try:
-        with sigterm_interrupts(), contextlib.closing(run_cases(todo, store, workers, scheduler)) as finished:
+        with sigterm_interrupts(), contextlib.closing(run_cases(todo, store, workers, scheduler, report)) as finished:
             for case, outcome in finished:
                 outcomes[case.key] = outcome
                 on_outcome(outcome, len(outcomes), len(todo))

@@ -27,6 +27,7 @@ from harness.faults.catalogue import needs
 from harness.fidelity.trace.check import not_specified
 from harness.plan import Plan
 from harness.run.completion import complete
+from harness.run.container_images import Report, build_images
 from harness.run.expectation import ExpectationResult, judge
 from harness.run.judging import Result
 from harness.run.lock_facts import stated_origin
@@ -38,6 +39,7 @@ from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 
 from .detection import Counts, repeated
+from .server_images import DEFAULT, images_named, plan_on, reported_server, runs_on, service_of
 from .traces import check_run
 
 SUITES: Final = ("smoke", "full", "mutants")
@@ -55,6 +57,7 @@ OnOutcome = Callable[[ScenarioOutcome, int, int], None]
 @dataclass(frozen=True, slots=True)
 class Case:
     """One run to make: a scenario on a cluster, with a seed. ``refused`` is the reason if it cannot run there.
+    ``image`` is the name of the servers' image, if the nightly run has several.
 
     With ``before``, the counts of its stored runs, it is repeated until its detection rate is known."""
 
@@ -63,20 +66,31 @@ class Case:
     plan: Plan
     refused: str = ""
     before: Counts | None = None
+    image: str = ""
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        return self.scenario, self.cluster, self.plan.seed
+    def key(self) -> tuple[str, str, str, int]:
+        return self.scenario, self.cluster, self.image, self.plan.seed
+
+
+def _no_report(line: str) -> None:
+    """No-op progress callback."""
 
 
 # Selection of cases.
 
 
 def cases(
-    suite: str, cluster: str, scenarios: Iterable[Scenario] | None = None, *, seed: int | None = None
+    suite: str,
+    cluster: str,
+    scenarios: Iterable[Scenario] | None = None,
+    *,
+    seed: int | None = None,
+    images: Sequence[str] = (),
 ) -> list[Case]:
     """Return the runs of a suite (``smoke``, ``full``, ``mutants``) on a cluster (``sim``, ``docker``, ``both``). On
-    containers the smoke suite has only the few scenarios that are marked for it. ``seed`` is the first fresh seed."""
+    containers the smoke suite has only the few scenarios that are marked for it. ``seed`` is the first fresh seed. With
+    ``images`` each scenario runs on those of its own service, and scenarios of no such service are left out."""
     if suite not in SUITES:
         raise UsageError(f"suite must be one of {', '.join(SUITES)}, got {suite!r}")
     if cluster not in CLUSTERS:
@@ -87,15 +101,46 @@ def cases(
         for scenario in wanted:
             if backend == "docker" and suite == "smoke" and not scenario.plan.smoke:
                 continue
+            if images:
+                found += _cases_on_images(scenario, images)
+                continue
             first = _case(scenario, backend)
             found.append(first)
             if backend == "sim" and not first.refused:
                 found += [_with_seed(first, first.plan.seed + later) for later in range(1, SEEDS[suite])]
                 if seed is not None:
                     found += [_with_seed(first, seed + later) for later in range(FRESH[suite])]
+    for image in images:
+        if not any(case.image == image for case in found):
+            raise UsageError(f"--images: no scenario of the suite {suite} runs on {image}")
     if not found:
         raise UsageError(f"suite {suite} on {cluster}: none of the scenarios belongs to it")
     return found
+
+
+def check_images(images: Sequence[str], cluster: str) -> None:
+    """Raise UsageError for images of which no matrix can be made."""
+    images_named(",".join(images))
+    if cluster != "docker":
+        raise UsageError("--images compares real servers: add --cluster docker")
+    for image in images:
+        service_of(image)
+
+
+def _cases_on_images(scenario: Scenario, images: Sequence[str]) -> list[Case]:
+    """Return the runs of a scenario on the images of its service; none if only the default image is one."""
+    case = _case(scenario, "docker")
+    if case.refused and not case.plan.kind:
+        return []
+    fitting = [image for image in images if runs_on(case.plan, image)]
+    if fitting == [DEFAULT]:
+        return []
+    return [
+        replace(case, image=image)
+        if case.refused
+        else replace(case, image=image, plan=complete(plan_on(case.plan, image)))
+        for image in fitting
+    ]
 
 
 def scenarios_of(suite: str) -> Iterable[Scenario]:
@@ -184,7 +229,8 @@ def judge_run(result: Result) -> ExpectationResult:
 
 
 def _command(case: Case) -> str:
-    return f"harness scenario run {case.scenario} --cluster {case.cluster} --seed {case.plan.seed}"
+    image = f" --image {case.image}" if case.image not in ("", DEFAULT) else ""
+    return f"harness scenario run {case.scenario} --cluster {case.cluster}{image} --seed {case.plan.seed}"
 
 
 def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, seconds: float) -> ScenarioOutcome:
@@ -201,6 +247,8 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
         faults=tuple(spec.fault for spec in plan.faults),
         workload=plan.workload,
         cluster=case.cluster,
+        image=case.image,
+        server="" if result is None or not case.image else reported_server(result),
         seed=plan.seed,
         state=judgement.state,
         why=judgement.why,
@@ -236,15 +284,17 @@ def _origin(plan: Plan, result: Result | None) -> LockOrigin | None:
 
 
 def run_cases(
-    todo: Sequence[Case], store: Path, workers: int | None, scheduler: str | None
+    todo: Sequence[Case], store: Path, workers: int | None, scheduler: str | None, report: Report = _no_report
 ) -> Generator[tuple[Case, ScenarioOutcome], None, None]:
-    """Yield each case as soon as it is done. Cases on containers come last, because they need the whole machine."""
+    """Yield each case as soon as it is done. Cases on containers come last, because they need the whole machine.
+    ``report`` is called with each step while their images are built."""
     real = sorted((case for case in todo if case.cluster == "docker"), key=_cluster_sort_key)
     simulated = [case for case in todo if case.cluster == "sim"]
     if simulated:
         with open_pool(1 if len(simulated) == 1 and not scheduler else workers, scheduler) as pool:
             yield from _outcomes(simulated, store, pool)
     if real:
+        build_images((case.plan for case in real if not case.refused), report)
         with open_pool(1 if len(real) == 1 else workers or CONTAINER_WORKERS, tidy=True) as pool:
             yield from _outcomes(real, store, pool)
 
@@ -266,4 +316,4 @@ def _cluster_sort_key(case: Case) -> tuple[str, ...]:
     """Sort key: cases on the same clusters come one after the other."""
     plan = case.plan
     needed = {need for spec in plan.faults for need in needs(spec)}
-    return plan.kind, str(plan.nodes), str(DISKS in needed), case.scenario
+    return plan.kind, case.image, str(plan.nodes), str(DISKS in needed), case.scenario

@@ -92,7 +92,8 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _JSON: Final = frozenset({"clusters", "versions", "expected", "checkers", "states", "origin", "traces", "detection"})
-_OUTCOME: Final = tuple(ScenarioOutcome.__struct_fields__)
+_OUTCOME: Final = tuple(name for name in ScenarioOutcome.__struct_fields__ if name not in ("image", "server"))
+"""A nightly run on several images is not stored."""
 _VISIT: Final = tuple(PairVisit.__struct_fields__)
 _VISIT_LISTS: Final = ("limits", "failures")
 _FIGURE: Final = tuple(FidelityFigure.__struct_fields__)

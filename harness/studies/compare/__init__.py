@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from msgspec.structs import replace as with_
 
 from harness.documents import ComparisonDocument
 from harness.errors import UNKNOWN, VALID, HarnessError
+from harness.run.container_images import build_images
 from harness.run.pool import AbandonedJob, open_pool, results
 from harness.run.pool.containers import CONTAINER_WORKERS
 from harness.run.signals import sigterm_interrupts
@@ -36,6 +37,9 @@ class Watch:
 
     def todo(self, count: int) -> None:
         """Called once, with the number of jobs."""
+
+    def building(self, line: str) -> None:
+        """Called with each step while images are built, before the first job on containers."""
 
     def begun(self, job: ComparisonJob) -> None: ...
 
@@ -63,7 +67,7 @@ def compare(
     started, began = datetime.now(UTC), time.monotonic()
     folder = new_comparison(store, started)
     try:
-        outcomes, interrupted = _outcomes(_run_jobs(todo, store, command, workers, scheduler, watch.begun), watch)
+        outcomes, interrupted = _outcomes(_run_jobs(todo, store, command, workers, scheduler, watch), watch)
     except HarnessError:
         with contextlib.suppress(OSError):
             folder.rmdir()  # empty if no job was run
@@ -99,20 +103,21 @@ def _run_jobs(
     command: str,
     workers: int | None,
     scheduler: str | None,
-    started: Callable[[ComparisonJob], None],
+    watch: Watch,
 ) -> FinishedJobs:
     """Yield each job as soon as it is done. On containers, jobs are sorted by the containers that they need, and costs
     are measured last, one at a time."""
     groups: list[tuple[list[ComparisonJob], int | None]] = [(list(todo), workers)]
     real = todo[0].cluster == "docker"
     if real:
+        build_images((plan for job in todo for plan in job.plans), watch.building)
         in_place = sorted(todo, key=lambda job: job.where)
         together = [job for job in in_place if job.part != "cost"]
         groups = [(together, workers or CONTAINER_WORKERS), ([job for job in in_place if job.part == "cost"], 1)]
     for jobs_, count in groups:
         with open_pool(count, None if real else scheduler, tidy=real) as pool:
             work = partial(run_job, pool.shared(store), command)
-            with contextlib.closing(results(jobs_, work, pool, in_order=False, started=started)) as finished_jobs:
+            with contextlib.closing(results(jobs_, work, pool, in_order=False, started=watch.begun)) as finished_jobs:
                 yield from finished_jobs
 
 
