@@ -51,7 +51,8 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
     return {
         "scenario": scenario, "row": row, "title": title, "safe": safe, "lock": f"{lock}-fenced" if safe else lock,
         "origin": ORIGIN,
-        "kind": "redis-single", "faults": [fault], "workload": "mutex", "cluster": cluster, "seed": 0,
+        "kind": "redis-single", "faults": [fault], "workload": "mutex", "cluster": cluster, "image": "", "server": "",
+        "seed": 0,
         "state": "as-expected", "why": "the cure held" if safe else "mutual-exclusion said invalid after 2.50 s",
         "expected": {"invalid": [] if safe else ["mutual-exclusion"], "valid": [], "untested": []}, "valid": safe,
         "checkers": {"mutual-exclusion": safe, "liveness": True},

