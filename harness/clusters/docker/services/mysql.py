@@ -1,4 +1,5 @@
-"""MariaDB servers in containers: one, or a primary with replicas and a manager that promotes one of them.
+"""MariaDB servers in containers: one, or a primary with replicas and a manager that promotes one of them. A single one
+may be a MySQL (:data:`SCRIPT`).
 
 Clocks are set by libfaketime. MariaDB passes absolute times to the kernel, so if only the process had another clock,
 its waits would be longer by the clock's offset.
@@ -26,17 +27,6 @@ from .mysql_manager import ACCOUNT as MANAGER
 from .mysql_manager import follows
 
 READINGS: Final = 5
-_START: Final = f"""exec 2>&1
-if ! [ -e /data/whole ]; then
-  rm -rf /data/db
-  if [ -d /prepared ]; then cp -a /prepared /data/db
-  else mariadb-install-db --no-defaults --user=root --datadir=/data/db --skip-test-db >/dev/null
-  fi || exit
-  : >/data/whole
-fi
-printf '%s' "$INIT" >/data/init.sql
-{FIND}{ANNOUNCE}exec "$@" --server-id="$(LD_PRELOAD= od -An -N3 -tu4 /dev/urandom | tr -d ' ')1"
-"""
 INIT: Final = f"""SET SESSION sql_log_bin = 0;
 CREATE DATABASE IF NOT EXISTS {ACCOUNT};
 CREATE USER IF NOT EXISTS {ACCOUNT}@'%' IDENTIFIED BY '{ACCOUNT}';
@@ -51,28 +41,76 @@ SETTINGS: Final = (
     "--max-connect-errors=1000000000",
 )  # fmt: skip
 """Options of every MariaDB that a simulated one stands for."""
-_PLAIN: Final = (
-    "mariadbd", "--no-defaults", "--user=root", "--datadir=/data/db", "--init-file=/data/init.sql",
-    "--socket=/data/mysql.sock", "--pid-file=/data/mysql.pid", "--bind-address=0.0.0.0", *SETTINGS,
+_FILES: Final = (
+    "--no-defaults", "--user=root", "--datadir=/data/db", "--init-file=/data/init.sql", "--socket=/data/mysql.sock",
+    "--pid-file=/data/mysql.pid", "--bind-address=0.0.0.0",
 )  # fmt: skip
+MYSQL_SETTINGS: Final = (
+    "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--loose-innodb-redo-log-capacity=8M",
+    "--performance-schema=OFF", "--log-error-verbosity=2", "--innodb-flush-log-at-trx-commit=1",
+    "--max-connections=500", "--max-connect-errors=1000000000", "--secure-file-priv=", "--loose-mysqlx=OFF",
+    "--loose-mysql-native-password=ON",
+)  # fmt: skip
+"""The same for MySQL 8 and later. A ``loose`` option is ignored by a server that does not know it: MySQL 8.4 needs the
+last one for passwords that PyMySQL sends without the package cryptography, 8.0 has them in any case, and 9 has none."""
+SCRIPT: Final = f"""exec 2>&1
+program=mariadbd product=mariadb
+if ! [ -d /prepared ]; then
+  program=$(command -v mariadbd || command -v mysqld) || {{ echo 'the image has neither mariadbd nor mysqld'; exit 1; }}
+  case $("$program" --version) in *MariaDB*) ;; *' 8.'*) product=mysql8 ;; *) product=mysql ;; esac
+fi
+if ! [ -e /data/whole ]; then
+  rm -rf /data/db
+  if [ -d /prepared ]; then cp -a /prepared /data/db
+  elif [ $product = mariadb ]; then
+    "$(command -v mariadb-install-db || echo mysql_install_db)" --no-defaults --user=root --datadir=/data/db \\
+      --skip-test-db >/dev/null
+  else "$program" --no-defaults --initialize-insecure --user=root --datadir=/data/db $MYSQL
+  fi || exit
+  : >/data/whole
+fi
+case $product in
+mariadb) set -- "$@" $MARIADB ;;
+*) set -- "$@" $MYSQL ;;
+esac
+printf '%s' "$INIT" >/data/init.sql
+if [ $product = mysql8 ]; then sed -i 's/ IDENTIFIED BY / IDENTIFIED WITH mysql_native_password BY /' /data/init.sql; fi
+if [ $product = mysql ]; then
+  for account in {ACCOUNT} {MANAGER}; do # the clients' first: the server counts as ready when the manager's can log in
+    until mysql --no-defaults --socket=/data/mysql.sock --user=$account --password=$account --execute='DO 1'; do
+      sleep 0.05
+    done
+  done >/dev/null 2>&1 &
+fi
+{FIND}{ANNOUNCE}exec "$program" "$@" --server-id="$(LD_PRELOAD= od -An -N3 -tu4 /dev/urandom | tr -d ' ')1"
+"""
+"""Start script of any MariaDB or MySQL; its arguments are the options that both take. Later than 8, MySQL takes a
+password over TCP without encryption only from a client that has the package cryptography, unless the account has logged
+in before since the start. So both accounts log in through the socket."""
 _REPLICATED: Final = (
     "--read-only=ON", "--log-bin=b", "--log-slave-updates", "--sync-binlog=1", "--gtid-strict-mode=ON",
     "--slave-net-timeout=4",
 )  # fmt: skip
 _SEMI_SYNC: Final = ("--rpl-semi-sync-slave-enabled=ON", "--rpl-semi-sync-master-wait-point=AFTER_SYNC")
-_ENVIRONMENT: Final = {"INIT": INIT, **ENVIRONMENT}
+_ENVIRONMENT: Final = {
+    "INIT": INIT,
+    "MARIADB": " ".join(SETTINGS),
+    "MYSQL": " ".join(MYSQL_SETTINGS),
+    **ENVIRONMENT,
+}
 
 
 class MysqlServers(FaketimeServers):
     """Independent servers. See :class:`harness.clusters.docker.kinds.RealServers`."""
 
-    NEWEST = ("db/ib_logfile0",)
+    START = 60.0  # an image of a user's makes its data at its first start
+    NEWEST = ("db/ib_logfile0", "db/#innodb_redo/#ib_redo*")  # the latter in MySQL from 8.0.30 on
     COMMANDS = MysqlCommands
     KNOCK = STRANGERS_LOGIN
     GREETS = True
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:  # noqa: ARG002
-        return [IMAGE_SHELL, "-c", _START, "start", *_PLAIN, *self._chosen()], _ENVIRONMENT
+        return [IMAGE_SHELL, "-c", SCRIPT, "start", *_FILES, *self._chosen()], _ENVIRONMENT
 
     def _chosen(self) -> list[str]:
         options = self.options
@@ -104,7 +142,7 @@ class MysqlServers(FaketimeServers):
         try:
             with self.gate.open(), closing(self._connect(host)) as connection:
                 return question(connection)
-        except (pymysql.MySQLError, OSError):
+        except (pymysql.MySQLError, OSError, RuntimeError):  # the last from PyMySQL without cryptography
             return None
 
     def answers(self, host: str) -> bool:
