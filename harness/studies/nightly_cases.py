@@ -72,6 +72,11 @@ class Case:
     def key(self) -> tuple[str, str, str, int]:
         return self.scenario, self.cluster, self.image, self.plan.seed
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the simulator has these servers: others may give replies that the simulated ones cannot give."""
+        return self.image in ("", DEFAULT)
+
 
 def _no_report(line: str) -> None:
     """No-op progress callback."""
@@ -200,7 +205,7 @@ def _run_once(case: Case, store: Path, open_cluster: Any) -> ScenarioOutcome:
     began = time.monotonic()
     options = {} if open_cluster is None else {"open_cluster": open_cluster}
     real = plan.cluster == "docker"
-    record = real and not not_specified(plan.kind)
+    record = real and case.is_simulated and not not_specified(plan.kind)
     try:
         result = run(plan, store=store if real else None, command=_command(case), record_wire=record, **options)
     except HarnessError as error:
@@ -262,7 +267,7 @@ def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, se
         real_seconds=round(seconds, 3),
         acquires=0 if result is None else result.results.stats.acquires_ok,
         folder=None if result is None or result.folder is None else str(result.folder),
-        traces=() if result is None or plan.cluster == "sim" else _traces(result),
+        traces=() if result is None or plan.cluster == "sim" or not case.is_simulated else _traces(result),
     )
 
 

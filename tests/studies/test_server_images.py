@@ -136,6 +136,7 @@ def test_one_scenario_on_two_servers_reports_both(tmp_path: Path) -> None:
         ("valkey-9.1.2", "as-expected"),
     ]
     assert [server for _, server in found.servers] == ["redis 7.0.15", "valkey 9.1.2"]
+    assert [[trace.state for trace in one.traces] for one in found.outcomes] == [["possible"], []]
     assert found.status == 0
     assert plain(found)["images"] == ["default", "valkey-9.1.2"]
     assert msgspec.json.encode(found)
