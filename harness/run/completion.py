@@ -244,7 +244,8 @@ def _refuse_unknown_release(spec: FaultSpec, of: kinds.Kind, plan: Plan) -> None
         for one in (started, release):
             if one in NEEDS_OWN_IMAGE:
                 raise UsageError(
-                    f"fault {spec.fault!r}: {one} needs the libraries of its own image, so it cannot be upgraded to or from"
+                    f"fault {spec.fault!r}: {one} needs the libraries of its own image, so nothing is upgraded to or "
+                    "from it"
                 )
         rule = of.options.get("release")
         if rule is None:

@@ -16,7 +16,7 @@ RELEASES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Values of the server option ``release``, by service."""
 ALL_RELEASES: Final = tuple(release for releases in RELEASES.values() for release in releases)
-NEEDS_OWN_IMAGE: Final = frozenset({"zookeeper-3.9.5"})
+NEEDS_OWN_IMAGE: Final = frozenset({"redis-8.0.2", "mariadb-11.8", "mysql-9.7", "zookeeper-3.9.5"})
 """Releases whose programs do not run in another image, beside another release."""
 
 
