@@ -116,7 +116,7 @@ def cases(
                 if seed is not None:
                     found += [_with_seed(first, seed + later) for later in range(FRESH[suite])]
     for image in images:
-        if not any(case.image == image for case in found):
+        if image != DEFAULT and not any(case.image == image for case in found):
             raise UsageError(f"--images: no scenario of the suite {suite} runs on {image}")
     if not found:
         raise UsageError(f"suite {suite} on {cluster}: none of the scenarios belongs to it")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.clusters.abilities import PROCESSES
@@ -22,6 +23,7 @@ from harness.clusters.kinds.redis import SINGLE
 from harness.clusters.kinds.releases import ALL_RELEASES, RELEASES
 from harness.clusters.server_options import completed
 from harness.errors import UsageError
+from harness.faults.catalogue import default_specs
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints
 from harness.plan import Plan
@@ -56,6 +58,14 @@ def test_an_image_that_is_called_as_a_release_is_that_release() -> None:
     assert (plan.image, plan.server_options) == ("", {"release": "etcd-3.6.16"})
     with pytest.raises(UsageError, match="release must be one of etcd-"):
         complete(Plan(lock="etcd-mutex", cluster="docker", image="valkey-9.1.2"))
+
+
+def test_nothing_is_upgraded_to_a_release_that_needs_its_own_image() -> None:
+    upgrade = default_specs("rolling-upgrade", 2.0)
+    (spec,) = (msgspec.structs.replace(one, params={**one.params, "to": "redis-8.0.2"}) for one in upgrade)
+    plan = Plan(lock="redis-token", kind="redis-single", cluster="docker", time_limit=60.0, faults=(spec,))
+    with pytest.raises(UsageError, match=r"redis-8\.0\.2 needs the libraries of its own image"):
+        complete(plan)
 
 
 @pytest.mark.long

@@ -88,6 +88,11 @@ def test_what_makes_no_matrix_is_refused_before_the_first_run(
         nightly("full", cluster, store=tmp_path, scenarios=[catalogue.find(name) for name in STORIES], images=images)
 
 
+def test_an_image_that_no_scenario_runs_on_is_named() -> None:
+    with pytest.raises(UsageError, match=r"no scenario of the suite full runs on redis-6\.2\.14"):
+        cases("full", "docker", [catalogue.find(STORIES[2])], images=("default", "redis-6.2.14"))
+
+
 def test_images_and_exploration_are_refused_together(tmp_path: Path) -> None:
     found = CliRunner().invoke(
         command.app, ["--images", "default,redis:7.4", "--explore", "1m", "--out", str(tmp_path / "store")]
