@@ -15,7 +15,7 @@ import requests
 from hazelcast.client import HazelcastClient
 from hazelcast.errors import HazelcastError
 
-from harness.clusters.docker.containers.server_tools import script
+from harness.clusters.docker.containers.server_tools import FOLDER
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.hazelcast import HAZELCAST
@@ -29,6 +29,7 @@ GROUP: Final = "default"
 """CP group that contains the locks."""
 PROBE: Final = "lock-harness:probe"
 LOCAL: Final = "rest/cp-subsystem/members/local"
+SCRIPT: Final = f"{FOLDER}/hazelcast-member.sh"
 GROUPS: Final = "rest/cp-subsystem/groups"
 RESET_PATH: Final = "rest/cp-subsystem/reset"
 RESET: Final = 20.0
@@ -99,7 +100,7 @@ class HazelcastServers(RealPeers):
             heartbeat=self._heartbeat,
         )
         others = ",".join(ip for name, ip in self.addresses.items() if name != host and name in self.data_hosts)
-        return [*script("hazelcast-member"), self.addresses[host], others, ACCOUNT, *JAVA], {"CONF": conf}
+        return ["/bin/bash", SCRIPT, self.addresses[host], others, ACCOUNT, *JAVA], {"CONF": conf}
 
     def on_log_line(self, host: str, line: str) -> None:
         if _LEADS.search(line):
