@@ -70,7 +70,7 @@ def test_nothing_is_upgraded_to_a_release_that_needs_its_own_image() -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("release", RELEASES["redis"])
-@pytest.mark.parametrize("kind", ["redis-single", "redis-sentinel"])
+@pytest.mark.parametrize("kind", ["redis-single", "redis-sentinel", "redis-cluster"])
 def test_the_servers_are_of_the_release_and_serve_locks(kind: str, release: str) -> None:
     _serve_a_lock(kind, release, "redis-token")
 
