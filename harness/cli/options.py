@@ -75,7 +75,13 @@ PythonOption = Annotated[str, typer.Option("--python", help="Python of the lock:
 TrustOption = Annotated[bool, typer.Option("--trust", help="Run the code that the file names, such as its lock.")]
 AllowOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="MODULE:CLASS", help="Run this class (or image) if the file names it; repeatable."),
+    typer.Option(metavar="MODULE:CLASS", help="Run this class, image or command if the file names it; repeatable."),
+]
+AllowHooksOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-hooks", help="Run hook commands, the file's and with --servers your project's, for the file's faults."
+    ),
 ]
 
 
@@ -144,10 +150,13 @@ def names_in(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def refuse_strange_code(plan: Plan, path: Path, *, trust: bool, allow: Sequence[str] | None) -> None:
-    """Raise UsageError if the plan in the file ``path`` names code that the user did not allow."""
+def refuse_strange_code(
+    plan: Plan, path: Path, *, trust: bool, allow: Sequence[str] | None, hooks: bool = False
+) -> None:
+    """Raise UsageError if the plan in the file ``path`` names code that the user did not allow. With ``hooks`` the
+    commands of its hooks are allowed."""
     if not trust:
-        refuse_untrusted(plan, str(path), allow or ())
+        refuse_untrusted(plan, str(path), allow or (), hooks=hooks)
 
 
 def with_requirements(plan: Plan, requires: Sequence[str] | None, python: str) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from harness.errors import UsageError, unknown_name
-from harness.plan.project import TABLE, project_defaults
+from harness.plan.project import HOOKS, TABLE, project_defaults
 
 COMMON: Final = frozenset({"accept", "cluster", "out", "require", "seed", "time_limit", "workers"})
 """Options that stand in the table itself, for every command that has them. Those of one command stand in a table of its
@@ -28,8 +28,8 @@ def set_defaults(command: TyperCommand | TyperGroup, name: str, commands: tuple[
     if not table:
         return
     for key in table:
-        if key not in (*COMMON, *commands):
-            raise _misplaced(path, TABLE, key, [*COMMON, *commands])
+        if key not in (*COMMON, *commands, HOOKS):
+            raise _misplaced(path, TABLE, key, [*COMMON, *commands, HOOKS])
     common = {key: value for key, value in table.items() if key in COMMON}
     own = _subtable(path, TABLE, table, name)
     if isinstance(command, TyperGroup):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -17,7 +18,9 @@ from harness.documents import DocumentError, load_run
 from harness.documents.hunt import COUNTEREXAMPLE
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.history import History, HistoryError
-from harness.plan import Plan
+from harness.plan import Hook, Plan
+from harness.plan.hooks import hooks_of
+from harness.plan.project import project_hooks
 from harness.run import store as stores
 from harness.run.completion import no_engine
 from harness.run.judging import Result
@@ -36,6 +39,7 @@ from harness.search.replay import (
 from .annotations import annotate, annotate_result, lock_place
 from .options import (
     STORE,
+    AllowHooksOption,
     AllowOption,
     JsonOption,
     OutOption,
@@ -108,6 +112,7 @@ def replay_command(
     tries: Annotated[int, typer.Option(help="On docker and servers: most tries until the failure is reproduced.")] = 3,
     trust: TrustOption = False,
     allow: AllowOption = None,
+    allow_hooks: AllowHooksOption = False,
     out: OutOption = STORE,
     json: JsonOption = False,
     quiet: QuietOption = False,
@@ -122,12 +127,16 @@ def replay_command(
     own, cluster = named_servers(servers, cluster)
     how = _ReplayOptions(out, shlex.join(["harness", *sys.argv[1:]]), json, quiet, yes)
     found = _find(given)
-    refuse_strange_code(found.plan, found.path, trust=trust, allow=allow)
-    if found.found_on_sim and (ready := _for_servers(found.plan, own) if own else _for_docker(found.plan, cluster)):
+    refuse_strange_code(found.plan, found.path, trust=trust, allow=allow, hooks=allow_hooks)
+    hooks = project_hooks() if own and allow_hooks else {}
+    if found.found_on_sim and (
+        ready := _for_servers(found.plan, own, hooks) if own else _for_docker(found.plan, cluster)
+    ):
         raise typer.Exit(_attempt_repeatedly(ready, tries, how))
     wanted = with_requirements(found.plan, with_, python)
     if own:
-        wanted = msgspec.structs.replace(wanted, cluster=cluster, servers=tuple(own), nodes=0)
+        hooks = {**hooks_of(hooks, wanted.faults), **wanted.hooks}
+        wanted = msgspec.structs.replace(wanted, cluster=cluster, servers=tuple(own), nodes=0, hooks=hooks)
     plan, reason = complete_for(wanted, cluster or found.plan.cluster)
     result = how.play(plan, reason)
     _print_result(result, _compared(found, result), how)
@@ -208,10 +217,10 @@ def _for_docker(plan: Plan, cluster: str) -> Prepared | None:
         raise
 
 
-def _for_servers(plan: Plan, addresses: list[str]) -> Prepared | None:
+def _for_servers(plan: Plan, addresses: list[str], hooks: Mapping[str, Hook]) -> Prepared | None:
     """Return the plan with triggers for servers of the user's, if there is a failure to reproduce."""
     simulated = simulate(plan)
-    return prepare(simulated, on_servers(addresses)) if expected_of(simulated) else None
+    return prepare(simulated, on_servers(addresses, hooks)) if expected_of(simulated) else None
 
 
 def _attempt_repeatedly(ready: Prepared, tries: int, how: _ReplayOptions) -> int:

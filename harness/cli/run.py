@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,9 @@ import typer
 from harness import plan as plans
 from harness.documents.messages import TraceMode
 from harness.errors import UsageError
-from harness.plan import Plan
+from harness.plan import Hook, Plan
+from harness.plan.hooks import hooks_of
+from harness.plan.project import project_hooks
 
 from . import run_options
 from .annotations import annotate_result
@@ -120,7 +122,9 @@ def run_command(
             **{"requires": with_ or [], "python": python, "shared_files": allow_shared_files},
         }
     )
-    plan = msgspec.structs.replace(plan, faults=tuple(faults_named(nemesis, plan.ttl)), image=image)
+    hooks = project_hooks() if own else {}
+    faults = tuple(faults_named(nemesis, plan.ttl, hooks))
+    plan = msgspec.structs.replace(plan, faults=faults, image=image, hooks=hooks_of(hooks, faults))
     plan, reason = _completed(plan, cluster, shorten=bool(own or machines) and time_limit is None)
     _refuse_contradictions(plan, runs, versions, record_wire=record_wire)
     kept = run_options.trace_mode(trace, plan)
@@ -202,11 +206,15 @@ def shortest_time_limit(plan: Plan) -> float:
     return max(SERVERS_TIME_LIMIT_TTLS * plan.ttl, settled + plan.ttl, *strikes)
 
 
-def faults_named(nemesis: str, ttl: float) -> Iterator[FaultSpec]:
+def faults_named(nemesis: str, ttl: float, hooks: Mapping[str, Hook] | None = None) -> Iterator[FaultSpec]:
+    """Yield the specs of the faults in a text with commas. A fault with a hook of the user's brings along no other
+    fault, unless that has a hook, too."""
     from harness.faults.catalogue import default_specs
 
-    for name in nemesis.split(","):
-        yield from default_specs(name.strip(), ttl)
+    for name in map(str.strip, nemesis.split(",")):
+        for spec in default_specs(name, ttl):
+            if not hooks or name not in hooks or spec.fault in hooks:
+                yield spec
 
 
 app = single_command(run_command)

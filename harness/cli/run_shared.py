@@ -45,7 +45,7 @@ def complete_for(plan: Plan, cluster: str) -> tuple[Plan, str]:
     if not (plan.servers and cluster == SERVERS) and not (plan.hosts and cluster == SSH):
         refuse_unknown_cluster(cluster)
         plan = msgspec.structs.replace(
-            plan, servers=(), hosts=(), client_hosts=(), client_python="", host_setup="", ssh_config=""
+            plan, servers=(), hooks={}, hosts=(), client_hosts=(), client_python="", host_setup="", ssh_config=""
         )
     if cluster == AUTO:
         return choose(plan)

@@ -7,7 +7,8 @@ that a fault can strike between two steps of a client; methods that observe may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast, runtime_checkable
 
@@ -418,6 +419,33 @@ class ProcessorWaits(Protocol):
         the run's programs waited for a processor since the sample before), both in ns. Short waits are left out."""
 
 
+class HookedStrike(Protocol):
+    """One strike of a fault by the user's commands.
+
+    Both observations return a problem in words (the expectation that was not met; empty if there is none) and facts.
+    """
+
+    def observe(self, over: threading.Event) -> tuple[str, ObservedFacts]:
+        """Wait until the state has changed, at most until a time limit or ``over``."""
+
+    def heal(self) -> None:
+        """Begin to heal; a second call does nothing."""
+
+    def healed(self) -> tuple[str, ObservedFacts]:
+        """Wait for the end of the heal. The facts are empty if there is nothing to heal."""
+
+
+@runtime_checkable
+class ServerHooks(Protocol):
+    """Faults of servers by commands of the user."""
+
+    def hooked_faults(self) -> Collection[str]:
+        """Return the names of the faults that have commands."""
+
+    def strike(self, fault: str, hosts: Sequence[str], params: Mapping[str, Any]) -> HookedStrike:
+        """Begin a strike of one of these faults at some servers."""
+
+
 @runtime_checkable
 class ClockErrors(Protocol):
     """Clients on several machines, whose monotonic clocks were converted to the one of the control side."""
@@ -480,6 +508,7 @@ ELECTIONS: Final[Ability[Elections]] = Ability("leader", Elections)
 MEMBERS: Final[Ability[Membership]] = Ability("members", Membership)
 RELEASES: Final[Ability[ServerReleases]] = Ability("releases", ServerReleases)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
+HOOKS: Final[Ability[ServerHooks]] = Ability("hooks", ServerHooks)
 CLOCK_ERRORS: Final[Ability[ClockErrors]] = Ability("clock errors", ClockErrors)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
     PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, PACKETS, TAPS, LOCK_KEYS, DISKS, DATA_FILES,

@@ -114,8 +114,9 @@ _ENDINGS: Final = ("invoke", "ok", "fail", "info")
 _TARGETS: Final = ("target", "client", "clients", "server", "servers", "left", "right")
 
 
-def refuse_unknown_words(spec: FaultSpec, hosts: list[str]) -> None:
-    """Refuse an event that no client or server causes, and a target that no host has."""
+def refuse_unknown_words(spec: FaultSpec, hosts: list[str], *, hooked: bool = False) -> None:
+    """Refuse an event that no client or server causes, and a target that no host has. A ``hooked`` fault is done by
+    commands of the user, which may know more servers than the plan."""
     kind, _, detail = (spec.on or "acquire").partition(":")
     if kind not in (*_CALLS, *_TAPS):
         raise unknown_name(f"event of fault {spec.fault!r}", kind, [*_CALLS, *_TAPS])
@@ -129,7 +130,8 @@ def refuse_unknown_words(spec: FaultSpec, hosts: list[str]) -> None:
             if name not in hosts:
                 raise unknown_name(f"target of fault {spec.fault!r}", name, [*GROUPS, *hosts])
     _refuse_wrong_role(spec, getattr(fault, "target", ""), fault.roles)
-    _refuse_nobody(spec, fault, hosts)
+    if not hooked:
+        _refuse_nobody(spec, fault, hosts)
     if spec.node is not None:
         role = "server" if is_on_command(spec) else "client"
         causes = [host for host in hosts if role_of(host) == role]

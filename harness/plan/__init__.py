@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .code import allowing, code_in, refuse_untrusted
+from .hooks import Hook
 from .mechanism import Mechanism
 from .model import BACKENDS, LONGEST_S, SERVERS, SSH, Delay, Discipline, Expect, FaultSpec, Fencing, Plan
 from .toml import decode, dump, load, seconds, validation_message
@@ -17,6 +18,7 @@ __all__ = [
     "Expect",
     "FaultSpec",
     "Fencing",
+    "Hook",
     "Mechanism",
     "Plan",
     "allowing",

@@ -1,5 +1,5 @@
-"""Code that a plan names: ``package.module:Class`` outside the harness, images of servers, and machines on which
-programs are started.
+"""Code that a plan names: ``package.module:Class`` outside the harness, images of servers, machines on which programs
+are started, and hooks.
 
 A plan may come from a stranger. Commands that run a plan from a file refuse such code unless the user allowed it on the
 command line. Names of the catalogues and of installed entry points have no colon, so they are not code of a plan.
@@ -7,15 +7,19 @@ command line. Names of the catalogues and of installed entry points have no colo
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection
 from typing import Final
 
 from harness.errors import UsageError
 
+from .hooks import hook_commands
 from .model import Plan
 
 OWN: Final = ("lock_impls", "scenarios.locks", "scenarios.mutants", "worker.workloads", "faults", "checkers")
 """Packages of the harness whose classes plans may name."""
+HOOK: Final = "hook command"
+"""What a command of a hook is called among the code of a plan."""
 
 
 def code_in(plan: Plan) -> dict[str, str]:
@@ -33,15 +37,18 @@ def code_in(plan: Plan) -> dict[str, str]:
         found[plan.image] = "image"
     found |= dict.fromkeys((*plan.hosts, *plan.client_hosts), "SSH host")
     on_hosts = {plan.client_python: "Python", plan.host_setup: "setup command", plan.ssh_config: "ssh_config"}
+    found |= dict.fromkeys(hook_commands(plan.hooks), HOOK)
     return found | {name: what for name, what in on_hosts.items() if name}
 
 
-def refuse_untrusted(plan: Plan, place: str, allowed: Collection[str]) -> None:
-    """Raise UsageError if the plan in the file ``place`` names code that is not in ``allowed``."""
-    refused = {name: what for name, what in code_in(plan).items() if name not in allowed}
+def refuse_untrusted(plan: Plan, place: str, allowed: Collection[str], *, hooks: bool = False) -> None:
+    """Raise UsageError if the plan in the file ``place`` names code that is not in ``allowed``. With ``hooks`` the
+    commands of its hooks are allowed."""
+    named = {name: what for name, what in code_in(plan).items() if not (hooks and what == HOOK)}
+    refused = {name: what for name, what in named.items() if name not in allowed}
     if refused:
         listed = ", ".join(f"{what} {name}" for name, what in refused.items())
-        allow = " ".join(f"--allow {name}" for name in refused)
+        allow = " ".join(f"--allow {shlex.quote(name)}" for name in refused)
         raise UsageError(f"{place} names code that would run: {listed}; if you trust it, add --trust, or {allow}")
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from harness.errors import UsageError, unknown_name
 
+from .hooks import Hook
 from .mechanism import Mechanism
 
 Discipline = Literal["trusting", "checking"]
@@ -142,6 +143,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     kind: str = ""
     servers: tuple[str, ...] = ()
     """Addresses of the servers, such as ``redis://127.0.0.1:6379``, where ``cluster`` is ``servers``."""
+    hooks: dict[str, Hook] = {}
+    """The user's commands for faults of these servers, by the names of the faults."""
     hosts: tuple[str, ...] = ()
     """Machines on which servers and clients run, as ``ssh`` takes them, where ``cluster`` is ``ssh``."""
     client_hosts: tuple[str, ...] = ()
@@ -284,6 +287,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             raise UsageError(
                 f"server_options: the servers are yours to configure, got {', '.join(self.server_options)}"
             )
+        if self.hooks and not self.servers:
+            raise UsageError(f"hooks go with cluster = {SERVERS!r} and servers = [addresses]")
+        for fault, hook in self.hooks.items():
+            hook.check(fault)
 
     def _check_hosts(self) -> None:
         if (self.cluster == SSH) != bool(self.hosts):

@@ -9,10 +9,15 @@ from typing import Any, Final
 from harness.errors import UsageError
 from harness.files import read_regular
 
+from .hooks import Hook
+from .toml import decode_hooks
+
 NAME: Final = "pyproject.toml"
 LARGEST: Final = 4 * 1024 * 1024
 """Bytes of the largest file that is read."""
 TABLE: Final = "tool.harness"
+HOOKS: Final = "hooks"
+"""The table in it with the user's commands for faults of servers, which is no option of a command."""
 
 
 def project_defaults(folder: Path | None = None) -> tuple[Path, dict[str, Any]]:
@@ -32,3 +37,12 @@ def project_defaults(folder: Path | None = None) -> tuple[Path, dict[str, Any]]:
     if not isinstance(table, dict):
         raise UsageError(f"{path}: {TABLE}: expected a table, got {table!r}")
     return path, table
+
+
+def project_hooks() -> dict[str, Hook]:
+    """Return the hooks of the project in the working directory, by fault. Raises UsageError that names the file."""
+    path, table = project_defaults()
+    try:
+        return decode_hooks(table.get(HOOKS, {}), f"{TABLE}.{HOOKS}")
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error

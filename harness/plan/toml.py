@@ -15,6 +15,7 @@ import msgspec
 from harness.errors import UsageError, unknown_name
 from harness.files import read_regular
 
+from .hooks import Hook
 from .mechanism import Mechanism
 from .model import Delay, Expect, FaultSpec, Plan, check_choices
 
@@ -52,6 +53,9 @@ _DURATIONS: Final = frozenset(
         "jitter",
         "within",
         "by",
+        "command_within",
+        "observe_within",
+        "heal_within",
     }
 )
 """Keys whose values are durations."""
@@ -100,12 +104,33 @@ def decode(data: dict[str, Any]) -> Plan:
     """Make a plan from parsed TOML or JSON. UsageError names the key at fault and what was expected."""
     _refuse_unknown_keys(data)
     check_choices(data)
+    decode_hooks(data.get("hooks", {}), "hooks")
     if "lock" not in data:
         raise UsageError('a plan needs a lock, as in: lock = "redis-token"')
     try:
         return msgspec.convert(_with_seconds(data, ""), Plan).check()
     except msgspec.ValidationError as error:
         raise UsageError(validation_message(error)) from error
+
+
+def decode_hooks(data: Any, place: str) -> dict[str, Hook]:
+    """Make hooks from the parsed table called ``place``. Raises UsageError."""
+    if not isinstance(data, dict):
+        raise UsageError(f"{place}: expected a table of hooks, got {data!r}")
+    return {fault: _hook(table, f"{place}.{fault}", fault) for fault, table in data.items()}
+
+
+def _hook(table: Any, place: str, fault: str) -> Hook:
+    known = Hook.__struct_encode_fields__
+    for key in table if isinstance(table, dict) else ():
+        if key not in known:
+            raise unknown_name(f"key in {place}", key, known)
+    try:
+        hook = msgspec.convert(_with_seconds(table, place), Hook)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{place}: {validation_message(error)}") from error
+    hook.check(fault)
+    return hook
 
 
 def validation_message(error: msgspec.ValidationError) -> str:

@@ -109,11 +109,14 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     if plan.cluster == SSH:
         refuse_faults_on_hosts(plan, kind, part_types(SSH, kind))
     for spec in plan.faults:
-        _refuse_impossible(spec, plan.cluster, kind)
-        _refuse_unknown_release(spec, of, plan)
+        if spec.fault in plan.hooks:
+            refuse_overlap(spec)
+        else:
+            _refuse_impossible(spec, plan.cluster, kind)
+            _refuse_unknown_release(spec, of, plan)
         _refuse_impossible_event(spec, plan.workload)
         _refuse_other_methods(spec, lock)
-        refuse_unknown_words(spec, hosts)
+        refuse_unknown_words(spec, hosts, hooked=spec.fault in plan.hooks)
     settle = plan.settle
     if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
         settle = min(plan.time_limit / 2, plan.settle_time + lock.overtime)

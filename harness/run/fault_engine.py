@@ -19,6 +19,7 @@ from harness.clusters.base import Cluster
 from harness.faults.base import Damage, Fault, InjectionContext, Observation
 from harness.faults.clocks import Clocks
 from harness.faults.contract import inject
+from harness.faults.hooked import inject_by_hook, is_hooked
 from harness.plan import FaultSpec
 
 from .recorder import Recorder
@@ -116,7 +117,8 @@ class FaultEngine:
         scene = InjectionContext(self._cluster, rng, self._ttl, client, over, self._clocks, schedule)
         number, self._ids = self._ids, self._ids + 1
         began = self._cluster.clock()
-        damage = inject(spec.fault, fault, scene)
+        strike = inject_by_hook if is_hooked(spec.fault, self._cluster) else inject
+        damage = strike(spec.fault, fault, scene)
         if spec.for_ == 0.0:
             damage.heal()
         value = {

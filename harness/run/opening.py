@@ -93,6 +93,7 @@ def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> Serv
     """Open the cluster of a completed plan whose servers the user runs. Raises EnvironmentLacking if one of them does
     not answer, UsageError if one cannot be used."""
     from harness.clusters.servers.cluster import LocalClients, ServersCluster
+    from harness.clusters.servers.hooks import HookCommands
 
     interpreter = interpreter_of(plan)
     return ServersCluster(
@@ -107,6 +108,7 @@ def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> Serv
         ),
         seed=plan.seed,
         resource=_resource_of(plan),
+        hooks={name: HookCommands(**msgspec.structs.asdict(hook)) for name, hook in plan.hooks.items()},
         report=report,
     )
 

@@ -10,7 +10,9 @@ from harness.clusters.servers.adapter import parse_server
 from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.faults.catalogue import fault_class, fault_names, is_on_command
+from harness.faults.hooked import can_be_hooked, refuse_unhookable
 from harness.plan import Plan
+from harness.plan.hooks import EXAMPLE
 from harness.wording import counted
 
 
@@ -48,21 +50,30 @@ def refuse_remote_servers(plan: Plan) -> None:
 
 
 def refuse_faults_of_servers(plan: Plan, parts: Sequence[type]) -> None:
-    """Refuse a fault of a plan that would strike servers, their clocks or their packets. Raises UsageError that lists
-    the possible faults."""
+    """Refuse a fault of a plan that would strike servers, their clocks or their packets, and has no hook. Raises
+    UsageError that lists the possible faults."""
+    for name in plan.hooks:
+        refuse_unhookable(name)
     for spec in plan.faults:
         fault = fault_class(spec.fault)
-        if fault.beyond_clients or lacking(fault.needs, parts):
-            possible = [name for name in fault_names() if _is_possible(name, parts)]
+        if spec.fault not in plan.hooks and (fault.beyond_clients or lacking(fault.needs, parts)):
+            possible = [name for name in fault_names() if name in plan.hooks or _is_possible(name, parts)]
             raise UsageError(
                 f"nemesis {spec.fault!r} is not possible on servers of your own, which the harness does not touch; "
-                f"possible are {', '.join(possible)}"
+                f"possible are {', '.join(possible)}{_how_to_hook(spec.fault)}"
             )
         if is_on_command(spec):
             raise UsageError(
                 f"on = {spec.on!r}: the traffic between real clients and servers is not observed; use an event of a "
                 "client, such as 'acquire'"
             )
+
+
+def _how_to_hook(fault: str) -> str:
+    """Return how the user's own commands make a fault possible, "" if they cannot."""
+    if not can_be_hooked(fault):
+        return ""
+    return f"; or let commands of yours do it: {EXAMPLE.format(fault=fault)} (docs/own-servers.md)"
 
 
 def _is_possible(name: str, parts: Sequence[type]) -> bool:

@@ -31,6 +31,7 @@ from harness.history.lock_keys import KeyState, OnKeyChange
 
 from .adapter import PREFIX, OwnServer, ServerAddress, parse_server, server_class
 from .clients import LocalClient, ProcessMethods
+from .hooks import HookCommands, HookRunner
 from .links import LinkMethods, ProxyClient
 
 RESOURCE: Final = "resource"
@@ -79,6 +80,7 @@ class ServersCluster(LinkMethods, ProcessMethods):
         clients: LocalClients,
         seed: int,
         resource: str,
+        hooks: Mapping[str, HookCommands] | None = None,
         report: Report = lambda line: None,  # noqa: ARG005
     ) -> None:
         super().__init__()
@@ -95,6 +97,10 @@ class ServersCluster(LinkMethods, ProcessMethods):
         self._resource_config = resource
         self._report = report
         self._about = _examined(self._servers, self._addresses)
+        self._hooks = HookRunner(
+            hooks or {},
+            {name: f"{one.host}:{one.port}" for name, one in zip(self._servers, self._addresses, strict=True)},
+        )
         self._entries = EntryThread()
         self._clients: dict[str, LocalClient] = {}
         self._peers: dict[str, tuple[str, int]] = {}
@@ -105,11 +111,11 @@ class ServersCluster(LinkMethods, ProcessMethods):
     @classmethod
     def part_types(cls, kind: str) -> tuple[type, ...]:
         """Return the classes of the parts of a cluster of this kind; none if a user's servers cannot be of it."""
-        return (cls,) if kinds.KINDS.find(kind).servers else ()
+        return (cls, HookRunner) if kinds.KINDS.find(kind).servers else ()
 
     @property
     def parts(self) -> tuple[object, ...]:
-        return (self,)
+        return (self, self._hooks)
 
     @property
     def key_prefix(self) -> str:
@@ -140,8 +146,10 @@ class ServersCluster(LinkMethods, ProcessMethods):
 
     def _start(self) -> None:
         """Start the programs; return when the clients wait for a job."""
+        self._hooks.prepare()
         self._report("starting clients")
         cleaner_ready = self._start_cleaner()
+        self._closing.callback(self._finish_hooks)  # before the cleaner, which needs servers that answer
         names = kinds.clients(self._setup.count)
         self._start_clients(names)
         self._peers.update({name: (server.host, server.port) for name, server in self._servers.items()})
@@ -153,6 +161,15 @@ class ServersCluster(LinkMethods, ProcessMethods):
         if not cleaner_ready.wait(PREPARED):
             raise EnvironmentLacking("the program that removes the run's keys does not start")
         self._report("")
+
+    def _finish_hooks(self) -> None:
+        """Heal the faults that hooks have done and that are not healed, for instance because the run was cut short."""
+        for problem in self._hooks.finish():
+            self._leave_behind(f"a fault that a hook has done: {problem}")
+
+    def _leave_behind(self, what: str) -> None:
+        earlier = self._about.get("left_behind")
+        self._about["left_behind"] = f"{earlier}; {what}" if earlier else what
 
     def _start_cleaner(self) -> threading.Event:
         """Start the program that removes the run's keys, also if this process is killed. Return what is set when it is
@@ -176,7 +193,7 @@ class ServersCluster(LinkMethods, ProcessMethods):
             found: dict[str, Any] = json.loads(said[1]) if len(said) > 1 else no_answer
             self._about["keys_removed"] = found["removed"]
             if found["failures"]:
-                self._about["left_behind"] = f"keys named *{self.run_name}*: {'; '.join(found['failures'])}"
+                self._leave_behind(f"keys named *{self.run_name}*: {'; '.join(found['failures'])}")
 
         self._closing.callback(clean)
         return ready

@@ -13,7 +13,8 @@ from harness.clusters.kinds import KINDS
 from harness.clusters.server_options import completed
 from harness.errors import UsageError
 from harness.history import History
-from harness.plan import SERVERS, Delay, Plan
+from harness.plan import SERVERS, Delay, Hook, Plan
+from harness.plan.hooks import hooks_of
 from harness.run.completion import complete
 from harness.wording import counted
 
@@ -78,8 +79,9 @@ def expected_of(simulated: Simulated) -> tuple[str, ...]:
     return expect.invalid if not expect.safe and set(expect.invalid) <= set(violated) else ()
 
 
-def on_servers(addresses: Sequence[str]) -> OnRealCluster:
-    """Return a function that completes a simulated plan for servers that the user runs."""
+def on_servers(addresses: Sequence[str], hooks: Mapping[str, Hook]) -> OnRealCluster:
+    """Return a function that completes a simulated plan for servers that the user runs, and whose faults ``hooks``
+    do."""
 
     def complete_for_servers(plan: Plan) -> Plan:
         if len(addresses) != plan.nodes:
@@ -87,7 +89,12 @@ def on_servers(addresses: Sequence[str]) -> OnRealCluster:
             raise UsageError(f"the failure was found with {counted(plan.nodes, 'server')}, and {there} are given")
         usual = completed(KINDS.find(plan.kind).options, {}, "sim")
         changed = {name: value for name, value in plan.server_options.items() if usual.get(name) != value}
-        own = {"cluster": SERVERS, "servers": tuple(addresses), "server_options": changed}
+        own = {
+            "cluster": SERVERS,
+            "servers": tuple(addresses),
+            "server_options": changed,
+            "hooks": hooks_of(hooks, plan.faults),
+        }
         return complete(msgspec.structs.replace(plan, **own).check())
 
     return complete_for_servers
