@@ -60,13 +60,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     f"{DOCKER}.images": BASIC,
     "harness.clusters.servers": (
-        *BASIC, "harness.history.lock_keys", "harness.clusters", "harness.worker.lifetime",
+        *BASIC, "harness.history.lock_keys", "harness.clusters", "harness.record.processor_waits",
+        "harness.worker.lifetime",
     ),
-    f"{DOCKER}.helper": ("harness.record.clocks",),
+    f"{DOCKER}.helper": ("harness.record.clocks", "harness.record.processor_waits"),
     SSH: (
         *BASIC, "harness.history.lock_keys", "harness.history.recordings", "harness.clusters", "harness.record.clocks",
+        "harness.record.processor_waits",
     ),
-    f"{SSH}.helper": (f"{DOCKER}.helper",),
+    f"{SSH}.helper": (f"{DOCKER}.helper", "harness.record.processor_waits"),
     "harness.faults": (*BASIC, "harness.plan", "harness.clusters"),
     "harness.environments": (*BASIC, "harness.lock_impls", "harness.worker.lifetime", f"{DOCKER}.images"),
     "harness.worker": (

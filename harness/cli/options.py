@@ -123,7 +123,9 @@ YesOption = Annotated[bool, typer.Option("--yes", help="With --servers: also ser
 
 def named_servers(texts: Sequence[str] | None, cluster: str) -> tuple[list[str], str]:
     """Return the addresses given with ``--servers``, and the cluster: they are a cluster of their own."""
-    addresses = [address for text in texts or () for address in names_in(text)]
+    from harness.clusters.servers.addresses import separate
+
+    addresses = [address for text in texts or () for address in separate(names_in(text))]
     if texts is not None and not addresses:
         raise UsageError("--servers: expected an address such as redis://127.0.0.1:6379")
     if not addresses:

@@ -24,15 +24,17 @@ class RedisUnanswered(Exception):
 
 
 class RedisConnection:
-    """A connection that sends commands and reads their replies in order; ``answer_s`` is the time limit of a reply."""
+    """A connection that sends commands and reads their replies in order; ``answer_s`` is the time limit of a reply. A
+    sentinel has no ``database``."""
 
-    def __init__(self, host: str, port: int, *, database: int, answer_s: float) -> None:
+    def __init__(self, host: str, port: int, *, database: int | None, answer_s: float) -> None:
         self._name = f"{host}:{port}"
         self._data = b""
         with self._connecting():
             self._socket = socket.create_connection((host, port), timeout=answer_s)
         try:
-            self("SELECT", database)
+            if database is not None:
+                self("SELECT", database)
         except BaseException:
             self.close()
             raise

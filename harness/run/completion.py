@@ -27,7 +27,7 @@ from .bounds import refuse_endless
 from .interpreter import interpreter_of
 from .lock_facts import find_facts
 from .own_hosts import nodes_on_hosts, refuse_faults_on_hosts
-from .own_servers import kind_of_servers, refuse_faults_of_servers
+from .own_servers import hosts_of_servers, kind_of_servers, refuse_faults_of_servers
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
@@ -47,9 +47,9 @@ def part_types(backend: str, kind: str) -> tuple[type, ...]:
     if backend == "sim":
         return SimCluster.part_types(kind)
     if backend == SERVERS:
-        from harness.clusters.servers.cluster import ServersCluster
+        from harness.clusters.servers.cluster import part_types as parts_of_servers
 
-        return ServersCluster.part_types(kind)
+        return parts_of_servers(kind)
     if backend == SSH:
         from harness.clusters.ssh.cluster import SshCluster
 
@@ -102,7 +102,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     _refuse_missing_methods(plan, lock)
     options = {} if plan.servers else server_options.completed(of.options, plan.server_options, plan.cluster)
     nodes = nodes_on_hosts(plan, kind) if plan.hosts else len(plan.servers) or plan.nodes or of.nodes
-    hosts = kinds.host_names(kind, nodes, plan.clients)
+    hosts = hosts_of_servers(plan) if plan.servers else kinds.host_names(kind, nodes, plan.clients)
     _refuse_unreal_order(plan, hosts)
     if plan.cluster == SERVERS:
         refuse_faults_of_servers(plan, part_types(SERVERS, kind))

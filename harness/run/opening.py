@@ -25,7 +25,7 @@ from .search_path import search_path
 if TYPE_CHECKING:  # importing it loads the Docker SDK
     from harness.clusters.docker.cluster import DockerCluster
     from harness.clusters.docker.site import SiteSource
-    from harness.clusters.servers.cluster import ServersCluster
+    from harness.clusters.servers.cluster import DirectCluster
     from harness.clusters.ssh.cluster import SshCluster
 
 
@@ -89,14 +89,14 @@ def open_containers(
     )
 
 
-def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> ServersCluster:
+def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> DirectCluster:
     """Open the cluster of a completed plan whose servers the user runs. Raises EnvironmentLacking if one of them does
     not answer, UsageError if one cannot be used."""
-    from harness.clusters.servers.cluster import LocalClients, ServersCluster
+    from harness.clusters.servers.cluster import LocalClients, cluster_class
     from harness.clusters.servers.hooks import HookCommands
 
     interpreter = interpreter_of(plan)
-    return ServersCluster(
+    return cluster_class(plan.kind)(
         kind=plan.kind,
         servers=plan.servers,
         clients=LocalClients(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from harness.clusters import kinds
 from harness.clusters.abilities import lacking
-from harness.clusters.servers.adapter import parse_server
+from harness.clusters.servers.adapter import server_class
+from harness.clusters.servers.addresses import is_loopback, parse_server
 from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.faults.catalogue import fault_class, fault_names, is_on_command
@@ -29,7 +30,14 @@ def kind_of_servers(plan: Plan, lock: LockFacts) -> str:
     of_service = [kind for kind in wanted if kinds.KINDS.find(kind).service == services[0]]
     if not of_service:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, and the servers are {services[0]}")
-    supported = [kind for kind in of_service if kinds.KINDS.find(kind).servers]
+    by_sentinels = any(address.sentinels for address in addresses)
+    if by_sentinels and len(addresses) > 1:
+        raise UsageError(f"servers: the sentinels of one Redis are one address, got {len(addresses)} addresses")
+    supported = [
+        kind
+        for kind in of_service
+        if kinds.KINDS.find(kind).servers and bool(kinds.KINDS.find(kind).sentinels) == by_sentinels
+    ]
     fitting = [kind for kind in supported if len(addresses) == 1 or kinds.KINDS.find(kind).nodes > 1]
     if not supported:
         raise UsageError(f"servers of your own cannot be {kinds.KINDS.find(of_service[0]).about}; use --cluster docker")
@@ -39,9 +47,25 @@ def kind_of_servers(plan: Plan, lock: LockFacts) -> str:
     return fitting[0]
 
 
+def hosts_of_servers(plan: Plan) -> list[str]:
+    """Return the names of all hosts of a plan whose servers the user runs."""
+    addresses = [parse_server(text) for text in plan.servers]
+    sentinels = sum(len(address.sentinels) for address in addresses)
+    return [
+        *kinds.servers(len(addresses)),
+        *(f"s{number + 1}" for number in range(sentinels)),
+        *kinds.clients(plan.clients),
+    ]
+
+
 def refuse_remote_servers(plan: Plan) -> None:
     """Raise UsageError if one of a plan's servers is not on this machine's loopback interface."""
-    remote = [str(address) for address in map(parse_server, plan.servers) if not address.is_loopback]
+    remote = []
+    for address in map(parse_server, plan.servers):
+        if not address.is_loopback:
+            remote.append(str(address))
+        elif address.sentinels and not is_loopback(server_class(plan.kind)(address).target[0]):
+            remote.append(f"the primary that {address} names")
     if remote:
         raise UsageError(
             f"{', '.join(remote)} is not on this machine: the run would write keys there (under 'harness:', removed at "

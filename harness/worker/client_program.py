@@ -30,6 +30,17 @@ THREAD: Final = 100_000
 """Distance of the process numbers of one thread of a client to those of the next."""
 
 
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client needs beside the addresses of servers that the harness does not run."""
+
+    service: str = "mymaster"
+    """Name of the primary that sentinels monitor."""
+
+    def endpoints(self, kind: str, addresses: tuple[tuple[str, int], ...]) -> Endpoints:
+        """Return the servers as the lock gets them."""
+        return Endpoints(kind, addresses, service=self.service)
+
+
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     """One life of one client.
 
@@ -47,6 +58,7 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     stops: tuple[str, ...] = ()
     key_prefix: str = ""
     """Prefix of a key of the history in the name of its lock on the servers."""
+    access: Access = Access()
 
     @property
     def process(self) -> int:
@@ -63,6 +75,7 @@ class LockPreparation(msgspec.Struct, frozen=True, kw_only=True):
     addresses: tuple[tuple[str, int], ...]
     ttl: float
     options: dict[str, Any]
+    access: Access = Access()
 
 
 def event(f: str, type_: str) -> str:
@@ -113,7 +126,7 @@ def prepare(lock: LockPreparation) -> None:
     another language."""
     ready = getattr(find_lock(lock.name), "prepare", None)
     if ready is not None:
-        ready(Endpoints(lock.kind, lock.addresses), lock.ttl, **lock.options)
+        ready(lock.access.endpoints(lock.kind, lock.addresses), lock.ttl, **lock.options)
 
 
 def run(
@@ -184,7 +197,7 @@ def _clients(
 ) -> list[Client]:
     """Return a client for each thread of a job. They share the lock's objects."""
     plan = job.plan
-    endpoints = Endpoints(job.kind, job.addresses)
+    endpoints = job.access.endpoints(job.kind, job.addresses)
 
     here = opener(lock)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.clusters.docker.helper.namespaces import processes_of
 from harness.clusters.docker.helper.processes import state
-from harness.clusters.docker.helper.processor_waits import ProcessorWaits, processes_of
+from harness.record.processor_waits import ProcessorWaits, descendants, worst_waits
 
 BUSY = "while True: pass"
 IDLE = "import time; time.sleep(600)"
@@ -76,3 +77,20 @@ def test_processes_that_end_are_left_out(programs: ExitStack) -> None:
     programs.close()
     waits.stop()
     assert pid not in listed()
+
+
+def test_descendants_are_found_over_several_generations(programs: ExitStack) -> None:
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {IDLE!r}])"
+    pid = start(programs, code, min(os.sched_getaffinity(0)))
+    while len(found := descendants(pid)) < 1:
+        time.sleep(0.05)
+    programs.callback(os.kill, found[0], signal.SIGKILL)
+    assert {pid, *found} <= set(descendants(os.getpid()))
+    assert os.getpid() not in descendants(os.getpid())
+    assert descendants(found[0]) == []
+
+
+def test_the_waits_of_machines_are_not_added_up() -> None:
+    second = 10**9
+    first, other = [(5 * second, 300), (6 * second, 20)], [(5 * second + 7, 100), (8 * second, 50)]
+    assert worst_waits([first, other]) == [(5 * second, 300), (6 * second, 20), (8 * second, 50)]

@@ -92,3 +92,65 @@ def daemon_redis(folder: Path) -> Iterator[DaemonRedis]:
         yield redis
     finally:
         subprocess.run(redis.kill, shell=True, check=False, stderr=subprocess.DEVNULL)
+
+
+@dataclass(frozen=True)
+class SentinelSetup:
+    """A primary, its replica, and one sentinel that fails over within two seconds."""
+
+    primary: DaemonRedis
+    replica: DaemonRedis
+    sentinel: DaemonRedis
+
+    @property
+    def url(self) -> str:
+        return f"redis+sentinel://127.0.0.1:{self.sentinel.port}/mymaster"
+
+    @property
+    def named_primary(self) -> str:
+        """Shell command whose output is the address of the present primary."""
+        return f"{self.sentinel.ask} sentinel get-master-addr-by-name mymaster"
+
+    @property
+    def lose_primary(self) -> str:
+        """Shell command that kills the primary when its replica has none of its writes, as if it lagged behind."""
+        ask = self.replica.ask
+        cut = f"{ask} replicaof 127.0.0.1 1 && {ask} config set replica-read-only no && {ask} flushall"
+        return f"{cut} && {self.primary.kill}"
+
+
+@contextmanager
+def sentinel_setup(folder: Path) -> Iterator[SentinelSetup]:
+    """Start the three servers, and wait until the sentinel knows the replica."""
+    with daemon_redis(folder) as primary, daemon_redis(folder) as replica:
+        subprocess.run(f"{replica.ask} replicaof 127.0.0.1 {primary.port}", shell=True, check=True, capture_output=True)
+        (port,) = free_ports(1)
+        sentinel = DaemonRedis(folder, port)
+        settings = [
+            f"port {port}", "bind 127.0.0.1", f"dir {folder}", "daemonize yes", f"pidfile {sentinel.pid_file}",
+            f"sentinel monitor mymaster 127.0.0.1 {primary.port} 1", "sentinel down-after-milliseconds mymaster 500",
+            "sentinel failover-timeout mymaster 5000",
+        ]  # fmt: skip
+        (folder / "sentinel.conf").write_text("\n".join(settings))
+        subprocess.run([program_path("redis-server"), str(folder / "sentinel.conf"), "--sentinel"], check=True)
+        try:
+            wait_for(f"{sentinel.ask} sentinel replicas mymaster", str(replica.port))
+            wait_for(f"{replica.ask} info replication", "master_link_status:up")
+            yield SentinelSetup(primary, replica, sentinel)
+        finally:
+            subprocess.run(sentinel.kill, shell=True, check=False, stderr=subprocess.DEVNULL)
+
+
+def wait_for(command: str, output: str) -> None:
+    """Repeat a shell command until its output contains a text."""
+    deadline = time.monotonic() + PATIENCE_S
+    while output not in subprocess.run(command, shell=True, capture_output=True, text=True, check=False).stdout:
+        assert time.monotonic() < deadline, f"{command} does not print {output}"
+        time.sleep(0.05)
+
+
+def keys_at(server: DaemonRedis) -> str:
+    """Names of all keys of a server."""
+    return subprocess.run(
+        f"{server.ask} keys '*'", shell=True, capture_output=True, text=True, check=True
+    ).stdout.strip()

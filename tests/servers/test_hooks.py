@@ -1,4 +1,4 @@
-"""Faults of a user's servers by commands of the user: their plans, the commands themselves, and runs on real servers."""
+"""Faults of a user's servers by commands of the user: plans, the commands themselves, and runs on real servers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_fault_with_a_hook_is_possible() -> None:
     assert plan.hooks == {"failover": HOOK}
     with pytest.raises(UsageError, match=r"\[tool.harness.hooks.failover\] in pyproject.toml, with command = "):
         complete(servers_plan(faults=(spec,)))
-    with pytest.raises(UsageError, match="possible are black-hole, .*, kill, .*; or let commands of yours do it"):
+    with pytest.raises(UsageError, match=r"possible are black-hole, .*, kill, .*; or let commands of yours do it"):
         complete(servers_plan(faults=(spec,), hooks={"kill": HOOK}))
 
 
@@ -74,7 +74,7 @@ def test_a_hook_of_another_fault_is_refused(hooks: dict[str, Hook], message: str
         ({"command": " ", "observe": "date"}, "hooks.kill.command must be a shell command"),
         ({"command": "true", "observe": "date", "heel": "true"}, "unknown key in hooks.kill .heel.: did you mean heal"),
         ({"command": "true", "observe": "date", "heal_within": 0}, "hooks.kill.heal_within must be more than 0"),
-        ({"command": "true", "observe": "date", "heal_within": "1 week"}, "hooks.kill.heal_within: expected a duration"),
+        ({"command": "true", "observe": "date", "heal_within": "1 week"}, "heal_within: expected a duration"),
     ],
 )  # fmt: skip
 def test_a_wrong_hook_is_refused(hook: dict[str, Any], message: str) -> None:
@@ -123,7 +123,7 @@ def commands(command: str, observe: str, heal: str = "", within: float = 20.0) -
 
 
 def runner(hook: HookCommands) -> HookRunner:
-    found = HookRunner({"kill": hook}, {"n1": "127.0.0.1:7001", "n2": "127.0.0.1:7002"})
+    found = HookRunner({"kill": hook}, {"n1": "127.0.0.1:7001", "n2": "127.0.0.1:7002"}.__getitem__)
     found.prepare()
     return found
 
@@ -165,7 +165,7 @@ def test_a_command_is_killed_with_its_children_at_its_time_limit(tmp_path: Path)
     assert found.status is None
     child = int((tmp_path / "child").read_text())
     deadline = time.monotonic() + 60
-    while os.path.exists(f"/proc/{child}") and "Z" not in Path(f"/proc/{child}/stat").read_text().split():
+    while Path(f"/proc/{child}").exists() and "Z" not in Path(f"/proc/{child}/stat").read_text().split():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 

@@ -156,3 +156,21 @@ def test_one_server_under_two_names_is_refused(redis_server: ServerProcess) -> N
 def test_servers_on_other_machines_need_permission() -> None:
     with pytest.raises(UsageError, match=r"redis://192\.0\.2\.1:6379 is not on this machine.*--yes"):
         run(Plan(lock="redis-token", cluster="servers", servers=("redis://192.0.2.1:6379",)))
+
+
+@pytest.mark.slow
+def test_waits_for_a_processor_are_recorded(redis_server: ServerProcess, tmp_path: Path) -> None:
+    """The run shares one processor with programs that are always busy."""
+    on_one = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
+    busy = [subprocess.Popen([*on_one, sys.executable, "-c", "while True: pass"]) for _ in range(4)]
+    try:
+        command = harness("run", "redis-token", "--servers", url(redis_server), "--out", str(tmp_path))
+        subprocess.run([*on_one, *command, "--time-limit", "6s"], check=False, timeout=PATIENCE_S)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    (history,) = tmp_path.glob("*/*/history.jsonl")
+    stop = json.loads(history.read_text().splitlines()[-1])
+    assert stop["f"] == "stop"
+    assert sum(wait for _, wait in stop["value"]["processor_waits"]) > 10**8

@@ -15,7 +15,8 @@ from kazoo.client import KazooClient
 from pg8000.native import Connection
 
 from harness import FaultSpec, Plan, run
-from harness.clusters.servers.adapter import OwnServer, parse_server, server_class
+from harness.clusters.servers.adapter import OwnServer, server_class
+from harness.clusters.servers.addresses import parse_server
 from harness.errors import UsageError
 from harness.fidelity.etcd.pair import server_command as etcd_command
 from harness.fidelity.memcached.pair import server_command as memcached_command
@@ -131,7 +132,7 @@ CASES = {
 
 
 def own_server(case: Case, address: Address) -> OwnServer:
-    return server_class(case.kind)(*address)
+    return server_class(case.kind)(parse_server(f"{case.url}:{address[1]}"))
 
 
 @pytest.mark.slow

@@ -117,6 +117,7 @@ SENTINEL: Final = Kind(
     sentinels=SENTINELS,
     sim="harness.clusters.sim.services.redis:SentinelServers",
     docker="harness.clusters.docker.services.redis:SentinelServers",
+    servers="harness.clusters.servers.services.redis:SentinelRedis",
     redirects=True,
     **_FAMILY,
 )

@@ -6,17 +6,15 @@ damages, and changes nothing but keys with the run's name.
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar, Final
-from urllib.parse import urlsplit
 
 from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds import KINDS, kinds
-from harness.errors import EnvironmentLacking, UsageError, unknown_name
+from harness.errors import EnvironmentLacking, UsageError
+
+from .addresses import ServerAddress
 
 PREFIX: Final = "harness:"
 """Prefix of the names of all locks on a user's server."""
@@ -24,73 +22,10 @@ PATIENCE_S: Final = 2.0
 """Time limit of an answer of a server, seconds."""
 SHOWN: Final = 3
 """Number of keys that a message lists."""
-_SCHEMES: Final = {"postgresql": "postgres"}
-"""Schemes that have another name than the service."""
 
 
 class NoAnswerError(EnvironmentLacking):
     """A server cannot be reached, or does not let the harness in."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerAddress:
-    """Address of a user's server: the service, such as ``redis``, and where it listens."""
-
-    service: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{_scheme_of(self.service)}://{host}:{self.port}"
-
-    @property
-    def is_loopback(self) -> bool:
-        """Return whether packets to it stay on this machine."""
-        return all(ipaddress.ip_address(address).is_loopback for address in addresses_of(self.host))
-
-
-def addresses_of(host: str) -> list[str]:
-    """Return the IP addresses of a host; raises EnvironmentLacking if it has none."""
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise EnvironmentLacking(f"the address of {host} is not known: {error}") from error
-    return [str(entry[4][0]).partition("%")[0] for entry in found]
-
-
-def services() -> dict[str, int]:
-    """Return the services that a user's servers may be, each with its usual port."""
-    found = [KINDS.own[name] for name in kinds() if KINDS.own[name].servers]
-    return {kind.service: kind.port for kind in found}
-
-
-def _scheme_of(service: str) -> str:
-    return next((scheme for scheme, of in _SCHEMES.items() if of == service), service)
-
-
-def parse_server(text: str) -> ServerAddress:
-    """Return the address in a text such as ``redis://127.0.0.1:6379``. Raises UsageError."""
-    known = services()
-    scheme, separator, _ = text.partition("://")
-    service = _SCHEMES.get(scheme, scheme)
-    if not separator:
-        raise UsageError(f"servers: expected an address such as redis://127.0.0.1:6379, got {text!r}")
-    if service not in known:
-        schemes = [f"{_scheme_of(name)}://" for name in known]
-        raise unknown_name("kind of address in servers", f"{scheme}://", schemes)
-    try:
-        parts = urlsplit(text)
-        host, port = parts.hostname, parts.port or known[service]
-    except ValueError as error:
-        raise UsageError(f"servers: {text!r} is no address: {error}") from error
-    if not host:
-        raise UsageError(f"servers: {text!r} names no host; expected an address such as {scheme}://127.0.0.1:{port}")
-    if parts.username or parts.password:
-        raise UsageError(f"servers: an address with a password is not supported (the locks log in without): {host}")
-    if parts.path.strip("/") or parts.query or parts.fragment:
-        raise UsageError(f"servers: expected only {scheme}://HOST:PORT, got {text!r}")
-    return ServerAddress(service, host, port)
 
 
 class OwnServer(ABC):
@@ -102,8 +37,14 @@ class OwnServer(ABC):
     GREETS: ClassVar[bool] = False
     """True if a server sends a greeting on a new connection."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = host, port
+    def __init__(self, address: ServerAddress) -> None:
+        self.address = address
+        self.host, self.port = address.host, address.port
+
+    @property
+    def target(self) -> tuple[str, int]:
+        """(host, port) of the server that now has the locks."""
+        return self.host, self.port
 
     @abstractmethod
     def version(self) -> str:

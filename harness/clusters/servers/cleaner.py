@@ -1,4 +1,4 @@
-"""Removal of a run's keys: ``python -m harness.clusters.servers.cleaner PARENT KIND RUN HOST PORT [HOST PORT ...]``.
+"""Removal of a run's keys: ``python -m harness.clusters.servers.cleaner PARENT KIND RUN ADDRESS [ADDRESS ...]``.
 
 It waits for a line on its stdin, or for the end of that, which means that the harness was killed. The kernel kills the
 clients with the harness; this program has a session of its own, and outlives it. It removes the keys, prints one line
@@ -15,6 +15,7 @@ from typing import Final
 from harness.errors import HarnessError
 
 from .adapter import OwnServer, server_class
+from .addresses import parse_server
 
 ROUNDS: Final = 20
 """Most tries to remove all keys of a server."""
@@ -46,7 +47,7 @@ def main() -> None:
     """Wait until the clients have ended, then clean."""
     _, kind, run, *addresses = sys.argv[1:]
     adapter = server_class(kind)
-    servers = [adapter(host, int(port)) for host, port in zip(addresses[::2], addresses[1::2], strict=True)]
+    servers = [adapter(parse_server(address)) for address in addresses]
     for server in servers:
         server.remember()
     print("ready", flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import threading
 import time
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -28,8 +30,10 @@ from harness.clusters.key_watch import KeyWatch
 from harness.clusters.programs import LocalProgram, own_program
 from harness.errors import EnvironmentLacking, UsageError
 from harness.history.lock_keys import KeyState, OnKeyChange
+from harness.record.processor_waits import ProcessorWaits, Waits, descendants, is_counted
 
-from .adapter import PREFIX, OwnServer, ServerAddress, parse_server, server_class
+from .adapter import PREFIX, NoAnswerError, OwnServer, server_class
+from .addresses import ServerAddress, parse_server
 from .clients import LocalClient, ProcessMethods
 from .hooks import HookCommands, HookRunner
 from .links import LinkMethods, ProxyClient
@@ -63,8 +67,9 @@ class ServerOfUser:
     role: Role = "server"
 
 
-class ServersCluster(LinkMethods, ProcessMethods):
-    """See :class:`harness.clusters.base.Cluster`. ``resource`` is the configuration of
+class DirectCluster(ProcessMethods):
+    """The cluster of servers to which clients connect directly, since sentinels tell them other addresses than those of
+    a proxy. See :class:`harness.clusters.base.Cluster`. ``resource`` is the configuration of
     :mod:`harness.worker.resource_server`.
 
     Raises EnvironmentLacking if a server does not answer, UsageError if one cannot be used.
@@ -86,32 +91,24 @@ class ServersCluster(LinkMethods, ProcessMethods):
         super().__init__()
         self.kind = kind
         self.run_name = f"{PREFIX}{secrets.token_hex(4)}"
+        self._texts = servers
         self._addresses = [parse_server(text) for text in servers]
         adapter = server_class(kind)
         self._servers = {
-            name: adapter(address.host, address.port)
-            for name, address in zip(kinds.servers(len(servers)), self._addresses, strict=True)
+            name: adapter(address) for name, address in zip(kinds.servers(len(servers)), self._addresses, strict=True)
         }
         self._setup = clients
         self._seed = seed
         self._resource_config = resource
         self._report = report
         self._about = _examined(self._servers, self._addresses)
-        self._hooks = HookRunner(
-            hooks or {},
-            {name: f"{one.host}:{one.port}" for name, one in zip(self._servers, self._addresses, strict=True)},
-        )
+        self._hooks = HookRunner(hooks or {}, self._place_of)
         self._entries = EntryThread()
         self._clients: dict[str, LocalClient] = {}
         self._peers: dict[str, tuple[str, int]] = {}
-        self._hellos = {name: (server.HELLO, server.GREETS) for name, server in self._servers.items()}
         self._closing = contextlib.ExitStack()
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
-
-    @classmethod
-    def part_types(cls, kind: str) -> tuple[type, ...]:
-        """Return the classes of the parts of a cluster of this kind; none if a user's servers cannot be of it."""
-        return (cls, HookRunner) if kinds.KINDS.find(kind).servers else ()
+        self._waits: Waits = []
 
     @property
     def parts(self) -> tuple[object, ...]:
@@ -127,7 +124,17 @@ class ServersCluster(LinkMethods, ProcessMethods):
     @property
     def hosts(self) -> list[ServerOfUser | LocalClient]:
         servers = [ServerOfUser(name, server.host) for name, server in self._servers.items()]
-        return [*servers, *self._clients.values()]
+        places = [place for address in self._addresses for place in address.sentinels]
+        sentinels = [ServerOfUser(f"s{at + 1}", host, "sentinel") for at, (host, _) in enumerate(places)]
+        return [*servers, *sentinels, *self._clients.values()]
+
+    def _place_of(self, server: str) -> str:
+        """Return the present ``host:port`` of a server, "" if that is not known."""
+        try:
+            host, port = self._servers[server].target
+        except NoAnswerError:
+            return ""
+        return f"{host}:{port}"
 
     def run(self, main: Callable[[], None]) -> None:
         try:
@@ -154,13 +161,27 @@ class ServersCluster(LinkMethods, ProcessMethods):
         self._start_clients(names)
         self._peers.update({name: (server.host, server.port) for name, server in self._servers.items()})
         self._peers[RESOURCE] = "127.0.0.1", self._start_resource()
-        self._proxy = ProxyClient(names, self._peers, self._seed)
-        self._closing.callback(self._proxy.close)
+        self._open_links(names)
         self._watch_keys()
         self._prepare_clients()
         if not cleaner_ready.wait(PREPARED):
             raise EnvironmentLacking("the program that removes the run's keys does not start")
+        self._watch_processors()
         self._report("")
+
+    def _watch_processors(self) -> None:
+        """Note from now on how long the programs of the run wait for a processor, where the kernel counts it."""
+        if not is_counted():
+            return
+        waits = ProcessorWaits(partial(descendants, os.getpid()))
+
+        def end() -> None:
+            self._waits = waits.stop()
+
+        self._closing.callback(end)
+
+    def processor_waits(self) -> Waits:
+        return self._waits
 
     def _finish_hooks(self) -> None:
         """Heal the faults that hooks have done and that are not healed, for instance because the run was cut short."""
@@ -174,7 +195,6 @@ class ServersCluster(LinkMethods, ProcessMethods):
     def _start_cleaner(self) -> threading.Event:
         """Start the program that removes the run's keys, also if this process is killed. Return what is set when it is
         ready."""
-        words = [str(word) for server in self._servers.values() for word in (server.host, server.port)]
         said: list[bytes] = []
         ready = threading.Event()
 
@@ -182,7 +202,7 @@ class ServersCluster(LinkMethods, ProcessMethods):
             said.append(line)
             ready.set()
 
-        command = own_program("harness.clusters.servers.cleaner", self.kind, self.run_name, *words)
+        command = own_program("harness.clusters.servers.cleaner", self.kind, self.run_name, *self._texts)
         cleaner = LocalProgram(command, take, ready.set)
 
         def clean() -> None:
@@ -237,8 +257,18 @@ class ServersCluster(LinkMethods, ProcessMethods):
             raise ClientError(f"the lock could not be made ready: {error}") from error
 
     def _prepare(self, client: LocalClient) -> Future[Any]:
-        lock = {**self._setup.lock, "kind": self.kind, "addresses": self._seen_by(client.name)}
+        lock = {
+            **self._setup.lock,
+            "kind": self.kind,
+            "addresses": self._seen_by(client.name),
+            "access": self._access(),
+        }
         return client.conversation.request("prepare", lock=lock)
+
+    def _access(self) -> dict[str, Any]:
+        """Return the fields of :class:`harness.worker.client_program.Access`."""
+        primary = self._addresses[0].primary
+        return {"service": primary} if primary else {}
 
     def _end_histories(self) -> None:
         def thaw() -> None:  # a stopped process answers nothing
@@ -259,12 +289,20 @@ class ServersCluster(LinkMethods, ProcessMethods):
 
     # The cluster as clients and recorders see it.
 
+    def _open_links(self, clients: Sequence[str]) -> None:
+        """Make the ways from the clients to the servers and the resource."""
+
     def _seen_by(self, client: str) -> tuple[tuple[str, int], ...]:
-        """Return the addresses at which a client finds the servers: those of its proxy."""
-        return tuple(self._proxy.addresses[client, name] for name in self._servers)
+        """Return the addresses at which a client finds the servers."""
+        del client
+        return self.endpoints().addresses
+
+    def _resource_seen_by(self, client: str) -> tuple[str, int]:
+        del client
+        return self.resource()
 
     def endpoints(self) -> ClusterEndpoints:
-        return ClusterEndpoints(self.kind, tuple((server.host, server.port) for server in self._servers.values()))
+        return ClusterEndpoints(self.kind, tuple(place for address in self._addresses for place in address.places))
 
     def resource(self) -> tuple[str, int]:
         return self._peers[RESOURCE]
@@ -281,8 +319,9 @@ class ServersCluster(LinkMethods, ProcessMethods):
         own = msgspec.structs.replace(
             job,
             addresses=self._seen_by(client),
-            resource=self._proxy.addresses[client, RESOURCE],
+            resource=self._resource_seen_by(client),
             key_prefix=self.key_prefix,
+            access=msgspec.convert(self._access(), type(job.access)),
         )
         return self._clients[client].launch(own, record)
 
@@ -307,6 +346,31 @@ class ServersCluster(LinkMethods, ProcessMethods):
         for name, server in self._servers.items():
             if (reader := server.key_reader()) is not None:
                 watch.start(name, reader)
+
+
+class ServersCluster(LinkMethods, DirectCluster):
+    """The cluster of servers with a proxy before them."""
+
+    def _open_links(self, clients: Sequence[str]) -> None:
+        self._hellos = {name: (server.HELLO, server.GREETS) for name, server in self._servers.items()}
+        self._proxy = ProxyClient(clients, self._peers, self._seed)
+        self._closing.callback(self._proxy.close)
+
+    def _seen_by(self, client: str) -> tuple[tuple[str, int], ...]:
+        return tuple(self._proxy.addresses[client, name] for name in self._servers)
+
+    def _resource_seen_by(self, client: str) -> tuple[str, int]:
+        return self._proxy.addresses[client, RESOURCE]
+
+
+def cluster_class(kind: str) -> type[DirectCluster]:
+    """Return the class of clusters of this kind."""
+    return DirectCluster if kinds.KINDS.find(kind).redirects else ServersCluster
+
+
+def part_types(kind: str) -> tuple[type, ...]:
+    """Return the classes of the parts of a cluster of this kind; none if a user's servers cannot be of it."""
+    return (cluster_class(kind), HookRunner) if kinds.KINDS.find(kind).servers else ()
 
 
 def _examined(servers: Mapping[str, OwnServer], addresses: Sequence[ServerAddress]) -> ObservedFacts:

@@ -158,16 +158,16 @@ class RunningStrike:
 
 
 class HookRunner:
-    """The hooks of a run, by fault; implements :class:`harness.clusters.abilities.ServerHooks`. ``addresses`` are those
-    of the servers, by host. ``redact`` removes secrets from outputs."""
+    """The hooks of a run, by fault; implements :class:`harness.clusters.abilities.ServerHooks`. ``place_of`` returns
+    the present ``host:port`` of a server, "" if it is not known. ``redact`` removes secrets from outputs."""
 
     def __init__(
         self,
         hooks: Mapping[str, HookCommands],
-        addresses: Mapping[str, str],
+        place_of: Callable[[str], str],
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
-        self._hooks, self._addresses, self._redact = dict(hooks), addresses, redact
+        self._hooks, self._place_of, self._redact = dict(hooks), place_of, redact
         self._usual: dict[str, CommandResult] = {}
         self._strikes: list[RunningStrike] = []
 
@@ -186,11 +186,15 @@ class HookRunner:
         environment = {
             "HARNESS_FAULT": fault,
             "HARNESS_HOSTS": " ".join(hosts),
-            "HARNESS_ADDRESSES": " ".join(self._addresses[host] for host in hosts if host in self._addresses),
             "HARNESS_PARAMS": json.dumps(params),
         }
+
+        def run(part: str) -> CommandResult:  # asking for a place takes time, which the strike must not
+            places = filter(None, map(self._place_of, hosts))
+            return self._run(fault, part, {**environment, "HARNESS_ADDRESSES": " ".join(places)})
+
         usual = self._usual.pop(fault, None)  # a later strike may find what the one before has left
-        strike = RunningStrike(lambda part: self._run(fault, part, environment), self._hooks[fault], usual)
+        strike = RunningStrike(run, self._hooks[fault], usual)
         self._strikes.append(strike)
         return strike
 

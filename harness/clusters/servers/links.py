@@ -73,7 +73,7 @@ class LinkMethods:
     """Mixin that implements :class:`harness.clusters.abilities.Network` and ``Traffic`` for links of clients."""
 
     _proxy: ProxyClient
-    _peers: Mapping[str, Address]
+    _peers: dict[str, Address]
     _hellos: Mapping[str, tuple[bytes, bool]]
     """Request of a probe to each server, and whether the server greets first, by name."""
 

@@ -29,6 +29,7 @@ from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import ANSWER_S, KeyWatch
 from harness.errors import EnvironmentLacking, HarnessError
 from harness.history.lock_keys import OnKeyChange
+from harness.record.processor_waits import Waits, worst_waits
 from harness.wording import in_seconds
 
 from .connection import HostConnection
@@ -82,6 +83,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._failure: HarnessError | None = None
         self._about: ObservedFacts = {}
+        self._waits: Waits = []
         self.servers = servers_class(kind)(kind, len(hosts.servers), options, self._converse)
         self._wall_clocks = HostClocks(self, self._program_clock, _no_own_clock, _not_noted)
         self._names = kinds.clients(clients.count)
@@ -136,6 +138,9 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         self._start_resource()
         self._start_clients()
         self._watch_keys()
+        for host in self._machines.values():
+            host.ask("watch_processors")
+        self._closing.callback(self._end_waits)
         # Later steps copy and forward nothing, and a killed harness could not remove the control sockets.
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._report("")
@@ -221,6 +226,18 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
 
         clients = [one for one in self._programs.values() if isinstance(one, RemoteClient) and one.alive]
         end_histories(clients, thaw, ANSWER)
+
+    def _end_waits(self) -> None:
+        found = []
+        for name, host in self._machines.items():
+            with contextlib.suppress(Unanswered, Refused):
+                clock = self._clocks[name]
+                found.append([(clock.here(at), wait) for at, wait in host.ask("processor_waits")])
+        self._waits = worst_waits(found)
+
+    def processor_waits(self) -> Waits:
+        """See :class:`harness.clusters.abilities.ProcessorWaits`."""
+        return self._waits
 
     def _end_clocks(self) -> None:
         for host in self._machines.values():

@@ -25,6 +25,7 @@ from typing import Any, Final
 import harness.clusters.docker.helper
 import harness.clusters.ssh.helper
 import harness.record.clocks
+import harness.record.processor_waits
 from harness.clusters.conversation import Conversation, Refused, Unanswered
 from harness.clusters.programs import LocalProgram
 from harness.errors import EnvironmentLacking
@@ -40,8 +41,11 @@ BEAT_S: Final = 3.0
 COPY_S: Final = 120.0
 PYTHON: Final = (3, 11)
 """The oldest Python of a host."""
-_SENT: Final = (harness.clusters.docker.helper, harness.clusters.ssh.helper, harness.record.clocks)
-"""Packages, and a module, that the helper consists of."""
+_SENT: Final = (
+    harness.clusters.docker.helper, harness.clusters.ssh.helper, harness.record.processor_waits,
+    harness.record.clocks,
+)  # fmt: skip
+"""Packages and modules that the helper consists of."""
 _BOOT: Final = (
     "import sys,base64,tempfile,pathlib\n"
     f"sys.version_info>=({PYTHON[0]},{PYTHON[1]}) or sys.exit('Python '+sys.version.split()[0]+' is too old')\n"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -93,3 +93,23 @@ class Namespace:
     def close(self) -> None:
         """End the thread after the calls in progress."""
         self._thread.shutdown()
+
+
+def processes_of(pids: Iterable[int]) -> Callable[[], list[int]]:
+    """Return a function that lists the processes in the PID namespaces of ``pids``.
+
+    :raises NamespaceError: there is no such process.
+    """
+    homes = {inode(pid, "pid") for pid in pids}
+
+    def listed() -> list[int]:
+        return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit() and _home(entry.name) in homes]
+
+    return listed
+
+
+def _home(pid: str) -> int | None:
+    try:
+        return inode(pid, "pid")
+    except NamespaceError:
+        return None  # it has ended since

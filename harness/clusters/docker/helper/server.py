@@ -18,13 +18,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol, TypeVar
 
 from harness.record.clocks import monotonic_clock_name
+from harness.record.processor_waits import ProcessorWaits, Waits
 
 from . import cgroups, datagrams, disks, files, network, processes
 from .capture import Capture
 from .greeting import greet
-from .namespaces import NamespaceError
+from .namespaces import NamespaceError, processes_of
 from .nfqueue import PacketShape, QueueError
-from .processor_waits import ProcessorWaits, Waits, processes_of
 
 T = TypeVar("T")
 PATIENCE: Final = 5.0

@@ -23,7 +23,7 @@ class RedisServer(OwnServer):
     @contextmanager
     def _connection(self) -> Iterator[RedisConnection]:
         try:
-            with RedisConnection(self.host, self.port, database=0, answer_s=PATIENCE_S) as connection:
+            with RedisConnection(*self.target, database=0, answer_s=PATIENCE_S) as connection:
                 yield connection
         except RedisUnanswered as error:
             raise NoAnswerError(f"the Redis at {self.host}:{self.port}: {error}") from error
@@ -64,10 +64,40 @@ class RedisServer(OwnServer):
                 ask("DEL", name)
             return len(found)
 
-    def key_reader(self) -> Callable[[], KeyReader]:
+    def key_reader(self) -> Callable[[], KeyReader] | None:
         from harness.clusters.key_readers.redis import RedisKeyReader
 
         return partial(RedisKeyReader, self.host, self.port)
+
+
+class SentinelRedis(RedisServer):
+    """The Redis that sentinels name as their primary, which may be another one at each request.
+
+    The values of its keys are not read during a run: a former primary goes on showing its own.
+    """
+
+    @property
+    def target(self) -> tuple[str, int]:
+        """Ask the sentinels in turn. Raises NoAnswerError if none names a primary."""
+        problems = []
+        for host, port in self.address.sentinels:
+            try:
+                with RedisConnection(host, port, database=None, answer_s=PATIENCE_S) as ask:
+                    reply = ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.address.primary)
+            except RedisUnanswered as error:
+                problems.append(f"the sentinel at {host}:{port}: {error}")
+                continue
+            match reply:
+                case [bytes() as found, bytes() as number]:
+                    return found.decode(), int(number)
+            problems.append(f"the sentinel at {host}:{port} knows no primary named {self.address.primary!r}")
+        raise NoAnswerError("; ".join(problems))
+
+    def refusal(self) -> str:
+        return "" if self._info().get("role") == "master" else "the server that the sentinels name is no primary"
+
+    def key_reader(self) -> None:
+        return None
 
 
 def _scan(ask: RedisConnection, pattern: str) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from kazoo.retry import KazooRetry
 from harness.clusters.key_readers.zookeeper import ZooKeeperKeyReader
 from harness.clusters.key_watch import KeyReader
 from harness.clusters.servers.adapter import PATIENCE_S, PREFIX, SHOWN, NoAnswerError, OwnServer
+from harness.clusters.servers.addresses import ServerAddress
 
 RESERVED: Final = "/zookeeper"
 LOCKS: Final = "/locks"
@@ -30,8 +31,8 @@ class ZooKeeperServer(OwnServer):
 
     HELLO: ClassVar[bytes] = b"srvr"
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(host, port)
+    def __init__(self, address: ServerAddress) -> None:
+        super().__init__(address)
         self._before: frozenset[str] = frozenset()
 
     @contextmanager

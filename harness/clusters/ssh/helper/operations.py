@@ -16,12 +16,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 from harness.clusters.docker.helper import vdso
 from harness.clusters.docker.helper.server import Arguments, OperationError, RequestServer
+from harness.record.processor_waits import ProcessorWaits, Waits, descendants
 
 from . import abilities, links, processes
 
@@ -38,6 +40,7 @@ class HostOperations:
         self._folder = folder
         self._programs = processes.Programs(emit)
         self._rules = links.PacketRules()
+        self._waits: ProcessorWaits | None = None
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
             "facts": lambda _: {**abilities.facts(), "folder": str(folder), "pid": os.getpid()},
             "lacking": lambda given: abilities.lacking(self._rules, given.text("script"), _gid(given)),
@@ -62,16 +65,28 @@ class HostOperations:
             "write": self._write,
             "empty": self._empty,
             "run": self._run,
+            "watch_processors": lambda _: self._watch_processors(),
+            "processor_waits": lambda _: self._end_waits(),
         }
 
     def close(self) -> list[str]:
         """Kill all programs and remove the run's folder; return error messages. The kernel removes the packet rules
         with this process."""
+        self._end_waits()
         failures = self._programs.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._folder.exists():
             failures.append(f"{self._folder} could not be removed")
         return failures
+
+    def _watch_processors(self) -> None:
+        """Note from now on how long the programs of the run wait for a processor."""
+        self._end_waits()
+        self._waits = ProcessorWaits(partial(descendants, os.getpid()))
+
+    def _end_waits(self) -> Waits:
+        waits, self._waits = self._waits, None
+        return [] if waits is None else waits.stop()
 
     def _start(self, given: Arguments) -> int:
         values = json.loads(given.text("program"))

@@ -1,4 +1,7 @@
-"""How long the programs of containers wait for a processor, of which a loaded machine has too few."""
+"""How long the programs of a run wait for a processor, of which a loaded machine has too few.
+
+The helper container, the helper on a host and the harness itself use it, so it imports nothing of ours.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
-
-from .namespaces import NamespaceError, inode
 
 EVERY_S: Final = 1.0
 """Seconds from one sample to the next."""
@@ -54,23 +55,39 @@ class ProcessorWaits:
         self._before = now
 
 
-def processes_of(pids: Iterable[int]) -> Callable[[], list[int]]:
-    """Return a function that lists the processes in the PID namespaces of ``pids``.
-
-    :raises NamespaceError: there is no such process.
-    """
-    homes = {inode(pid, "pid") for pid in pids}
-
-    def listed() -> list[int]:
-        return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit() and _home(entry.name) in homes]
-
-    return listed
+def worst_waits(machines: Iterable[Waits]) -> Waits:
+    """Return samples of several machines as those of one: of each second the longest wait. Their sum over a time is at
+    least that of each machine."""
+    worst: dict[int, tuple[int, int]] = {}
+    for at, wait in (sample for samples in machines for sample in samples):
+        second = at // 1_000_000_000
+        worst[second] = max(worst.get(second, (0, 0)), (at, wait), key=lambda sample: sample[1])
+    return sorted(worst.values())
 
 
-def _home(pid: str) -> int | None:
+def is_counted() -> bool:
+    """Return whether the kernel of this machine counts the waits: Linux with CONFIG_SCHED_INFO."""
+    return Path("/proc/self/schedstat").exists()
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes that a process has started, with those that they have started, as far as their parents
+    live."""
+    children: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and (parent := _parent(entry.name)) is not None:
+            children.setdefault(parent, []).append(int(entry.name))
+    found = list(children.get(pid, ()))
+    for one in found:  # grows meanwhile
+        found += children.get(one, ())
+    return found
+
+
+def _parent(pid: str) -> int | None:
+    """Return the parent of a process, by its file ``stat``; see proc(5)."""
     try:
-        return inode(pid, "pid")
-    except NamespaceError:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
         return None  # it has ended since
 
 
