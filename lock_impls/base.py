@@ -50,17 +50,46 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
+class Login:
+    """User, password and database of servers that their user runs; empty where their address has none."""
+
+    user: str = ""
+    password: str = field(default="", repr=False)
+    database: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Endpoints:
     """Addresses of the servers.
 
     ``addresses`` are (host, port) pairs. With ``kind`` ``redis-sentinel`` they are the sentinels, and ``service`` names
-    the monitored primary. ``account`` is the user name, password and database name, for servers that need them.
+    the monitored primary. ``account`` is the user name, password and database name on servers of the harness that need
+    them; ``login`` has those of servers that it does not run.
     """
 
     kind: str
     addresses: tuple[tuple[str, int], ...]
     service: str = "mymaster"
     account: str = "harness"
+    login: Login = Login()
+
+    @property
+    def user(self) -> str:
+        return self.login.user or self.account
+
+    @property
+    def password(self) -> str:
+        return self.login.password if self.login.user or self.login.password else self.account
+
+    @property
+    def database(self) -> str:
+        return self.login.database or self.account
+
+    @property
+    def redis_login(self) -> dict[str, Any]:
+        """The login as options of redis-py, which has none by default."""
+        given = {"username": self.login.user, "password": self.login.password}
+        return {name: value for name, value in given.items() if value}
 
 
 class CountsUnanswered(Protocol):

@@ -50,8 +50,8 @@ class ConstructorArguments:
     def client_of_each(self) -> list[CountsUnanswered]:
         if self.endpoints.kind == "redis-sentinel":
             return [self.client()]
-        kind = self.endpoints.kind
-        return [self._opened(Endpoints(kind, (address,))) for address in self.endpoints.addresses]
+        kind, login = self.endpoints.kind, self.endpoints.login
+        return [self._opened(Endpoints(kind, (address,), login=login)) for address in self.endpoints.addresses]
 
     def _opened(self, endpoints: Endpoints) -> CountsUnanswered:
         """Open a client with the library's defaults, as libraries expect. redis-py is imported here, since a lock of

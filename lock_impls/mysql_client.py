@@ -60,7 +60,9 @@ class MysqlSession:
     def __init__(self, endpoints: Endpoints, table: str = "", *, patience: float = TIMEOUT_S) -> None:
         """``patience`` is the time-out for each answer, in seconds."""
         (self._host, self._port), *_ = endpoints.addresses
-        self._account = endpoints.account
+        self._login: dict[str, Any] = {
+            "user": endpoints.user, "password": endpoints.password, "database": endpoints.database
+        }  # fmt: skip
         self._table = table
         self._patience = patience
         self._connection: Connection[Any] | None = None
@@ -109,12 +111,11 @@ class MysqlSession:
         if self._connection is not None and self._connection.open:
             return self._connection
         timeouts: dict[str, Any] = {"connect_timeout": TIMEOUT_S, "write_timeout": TIMEOUT_S}
-        account = self._account
         # The servers have no TLS, and otherwise all certificates of the system are loaded for each attempt (20 ms).
         try:
             self._connection = pymysql.connect(
-                host=self._host, port=self._port, user=account, password=account, database=account,
-                autocommit=True, read_timeout=self._patience, ssl_disabled=True, **timeouts,
+                host=self._host, port=self._port, autocommit=True, read_timeout=self._patience, ssl_disabled=True,
+                **self._login, **timeouts,
             )  # fmt: skip
         except (pymysql.MySQLError, OSError) as error:
             raise Unreachable(f"cannot connect: {_text(error)}") from error

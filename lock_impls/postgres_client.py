@@ -75,7 +75,8 @@ class PostgresSession:
     def __init__(self, endpoints: Endpoints, table: str = "", *, patience: float = TIMEOUT_S) -> None:
         """``patience`` is the time-out for each answer, in seconds."""
         (self._host, self._port), *_ = endpoints.addresses
-        self._account = endpoints.account
+        self._user, self._database = endpoints.user, endpoints.database
+        self._password = endpoints.login.password or None
         self._table = table
         self._patience = patience
         self._pooled = endpoints.kind == POOLED
@@ -130,8 +131,8 @@ class PostgresSession:
         if self._connection is None:
             try:
                 self._connection = Connection(
-                    self._account, host=self._host, port=self._port, database=self._account, timeout=self._patience,
-                    ssl_context=False, tcp_keepalive=False,
+                    self._user, host=self._host, port=self._port, database=self._database, timeout=self._patience,
+                    password=self._password, ssl_context=False, tcp_keepalive=False,
                 )  # fmt: skip
             except (DatabaseError, InterfaceError, OSError) as error:
                 raise Unreachable(f"cannot connect: {error}") from error

@@ -11,6 +11,5 @@ from .postgres_client import TIMEOUT_S
 def postgres_engine(endpoints: Endpoints) -> Engine:
     """Return an engine for a PostgreSQL."""
     (host, port), *_ = endpoints.addresses
-    account = endpoints.account
-    where = URL.create("postgresql+pg8000", account, account, host, port, account)
+    where = URL.create("postgresql+pg8000", endpoints.user, endpoints.password, host, port, endpoints.database)
     return create_engine(where, connect_args={"timeout": TIMEOUT_S, "ssl_context": False, "tcp_keepalive": False})

@@ -39,9 +39,10 @@ def open_client(endpoints: Endpoints, **options: Any) -> AsyncRedisClient:
     if endpoints.kind == "redis-cluster":
         raise UsageError("locks with redis-py's asyncio client cannot run on redis-cluster")
     options = {**TIMEOUTS, **options}
+    login = endpoints.redis_login
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
-        primary: AsyncRedisClient = sentinel.master_for(endpoints.service, redis_class=AsyncRedisClient)
+        primary: AsyncRedisClient = sentinel.master_for(endpoints.service, redis_class=AsyncRedisClient, **login)
         return primary
     host, port = endpoints.addresses[0]
-    return AsyncRedisClient(host=host, port=port, **options)
+    return AsyncRedisClient(host=host, port=port, **options, **login)

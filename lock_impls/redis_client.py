@@ -124,17 +124,21 @@ def open_client(endpoints: Endpoints, **options: Any) -> RedisClient:
 
         with known_outcome():
             return cast(RedisClient, open_cluster(endpoints, **options))
+    login = endpoints.redis_login
     if endpoints.kind == "redis-sentinel":
         sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
-        primary: RedisClient = sentinel.master_for(endpoints.service, redis_class=RedisClient)  # type: ignore[no-untyped-call]
+        primary: RedisClient = sentinel.master_for(endpoints.service, redis_class=RedisClient, **login)  # type: ignore[no-untyped-call]
         return primary
     host, port = endpoints.addresses[0]
-    return RedisClient(host=host, port=port, **options)
+    return RedisClient(host=host, port=port, **options, **login)
 
 
 def open_client_of_each(endpoints: Endpoints, **options: Any) -> tuple[RedisClient, ...]:
     """Open a client of each server; ``options`` are redis-py's."""
-    return tuple(open_client(Endpoints(endpoints.kind, (address,)), **options) for address in endpoints.addresses)
+    return tuple(
+        open_client(Endpoints(endpoints.kind, (address,), login=endpoints.login), **options)
+        for address in endpoints.addresses
+    )
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Self
 
 import redis
@@ -62,7 +63,8 @@ class Redlock:
 
     @classmethod
     def open(cls, endpoints: Endpoints, key: str, ttl: float, **options: Any) -> Self:
-        return cls([_open_node(host, port, ttl) for host, port in endpoints.addresses], key, ttl, **options)
+        login = endpoints.redis_login
+        return cls([_open_node(host, port, ttl, login) for host, port in endpoints.addresses], key, ttl, **options)
 
     def acquire(self, timeout: float) -> Grant | None:
         value = uuid.uuid4().hex
@@ -112,7 +114,7 @@ class Redlock:
             return None
 
 
-def _open_node(host: str, port: int, ttl: float) -> RedisClient:
+def _open_node(host: str, port: int, ttl: float, login: Mapping[str, Any]) -> RedisClient:
     """Open a client without retries and with a short time-out (5 % of the ttl, as in redsync).
 
     The algorithm goes on to the next node as soon as one does not answer, because all time spent here is subtracted
@@ -126,4 +128,5 @@ def _open_node(host: str, port: int, ttl: float) -> RedisClient:
         socket_timeout=timeout,
         socket_connect_timeout=timeout,
         retry=Retry(NoBackoff(), 0),
+        **login,
     )

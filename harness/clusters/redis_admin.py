@@ -7,6 +7,7 @@ ten years old.
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -25,14 +26,28 @@ class RedisUnanswered(Exception):
 
 class RedisConnection:
     """A connection that sends commands and reads their replies in order; ``answer_s`` is the time limit of a reply. A
-    sentinel has no ``database``."""
+    sentinel has no ``database``. With ``login`` (user, which may be empty, and password) it logs in first, and ``tls``
+    is for a server with TLS."""
 
-    def __init__(self, host: str, port: int, *, database: int | None, answer_s: float) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        database: int | None,
+        answer_s: float,
+        login: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._name = f"{host}:{port}"
         self._data = b""
         with self._connecting():
             self._socket = socket.create_connection((host, port), timeout=answer_s)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         try:
+            if login is not None:
+                self("AUTH", *filter(None, login))
             if database is not None:
                 self("SELECT", database)
         except BaseException:
@@ -103,6 +118,8 @@ class RedisConnection:
             yield
         except TimeoutError as error:
             raise RedisUnanswered("Timeout connecting to server") from error
+        except ssl.SSLError as error:
+            raise RedisUnanswered(f"Error connecting to {self._name}. TLS: {error}") from error
         except OSError as error:
             raise RedisUnanswered(f"Error {error.errno} connecting to {self._name}. {error.strerror}.") from error
 

@@ -28,6 +28,9 @@ def kind_of_servers(plan: Plan, lock: LockFacts) -> str:
         raise UsageError(f"servers: {twice[0]} is given twice")
     wanted = [plan.kind] if plan.kind else list(lock.kinds)
     of_service = [kind for kind in wanted if kinds.KINDS.find(kind).service == services[0]]
+    logins = {(address.user, address.password_from, address.database) for address in addresses}
+    if len(logins) > 1:
+        raise UsageError("servers: all addresses must have the same user, password and database")
     if not of_service:
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, and the servers are {services[0]}")
     by_sentinels = any(address.sentinels for address in addresses)

@@ -5,6 +5,7 @@ On the simulator it is called in the harness' own process; in a container :mod:`
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import msgspec
 from harness.clusters.base import Checkpoint, RecordEntry
 from harness.errors import HarnessError, Interruption, LockFailed, UsageError
 from harness.lock_impls import catalogue
-from harness.lock_impls.base import Endpoints, LockClass, LockError
+from harness.lock_impls.base import Endpoints, LockClass, LockError, Login
 from harness.lock_impls.opening import opener
 from harness.plan import Plan
 from harness.plugins import Folder, Registry, missing_methods
@@ -31,14 +32,19 @@ THREAD: Final = 100_000
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client needs beside the addresses of servers that the harness does not run."""
+    """What a client needs beside the addresses of servers that the harness does not run. The password is in the
+    environment variable ``password_from`` of the client's process."""
 
     service: str = "mymaster"
     """Name of the primary that sentinels monitor."""
+    user: str = ""
+    password_from: str = ""
+    database: str = ""
 
     def endpoints(self, kind: str, addresses: tuple[tuple[str, int], ...]) -> Endpoints:
         """Return the servers as the lock gets them."""
-        return Endpoints(kind, addresses, service=self.service)
+        password = os.environ[self.password_from] if self.password_from else ""
+        return Endpoints(kind, addresses, self.service, login=Login(self.user, password, self.database))
 
 
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -106,9 +106,9 @@ class ApschedulerLease:
 
     def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
         (host, port), *_ = endpoints.addresses
-        account = endpoints.account
         self._engine = create_async_engine(
-            URL.create("postgresql+asyncpg", account, account, host, port, account), connect_args=dict(TIMEOUTS)
+            URL.create("postgresql+asyncpg", endpoints.user, endpoints.password, host, port, endpoints.database),
+            connect_args=dict(TIMEOUTS),
         )
         self._key = key
         self._lease = timedelta(seconds=ttl)

@@ -63,7 +63,12 @@ class CoredisLock:
     def open(cls, endpoints: Endpoints, key: str, ttl: float) -> CoredisLock:
         host, port = endpoints.addresses[0]
         client = coredis.Redis(
-            host=host, port=port, stream_timeout=TIMEOUT_S, connect_timeout=TIMEOUT_S, retry_policy=NoRetryPolicy()
+            host=host,
+            port=port,
+            stream_timeout=TIMEOUT_S,
+            connect_timeout=TIMEOUT_S,
+            retry_policy=NoRetryPolicy(),
+            **endpoints.redis_login,
         )
         return cls(client, key, ttl)
 

@@ -29,10 +29,9 @@ class DjangoConnection:
 
     def __init__(self, endpoints: Endpoints) -> None:
         (host, port), *_ = endpoints.addresses
-        account = endpoints.account
         database = {
-            "ENGINE": "django.db.backends.postgresql", "HOST": host, "PORT": port, "NAME": account, "USER": account,
-            "PASSWORD": account, "OPTIONS": dict(TIMEOUTS),
+            "ENGINE": "django.db.backends.postgresql", "HOST": host, "PORT": port, "NAME": endpoints.database,
+            "USER": endpoints.user, "PASSWORD": endpoints.password, "OPTIONS": dict(TIMEOUTS),
         }  # fmt: skip
         self.alias = f"lock{next(_NUMBERS)}"
         """The name of the database, which the libraries call ``using``."""

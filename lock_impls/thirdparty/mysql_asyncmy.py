@@ -52,7 +52,7 @@ class AsyncmyGetLock:
 
     def __init__(self, endpoints: Endpoints, key: str) -> None:
         (self._host, self._port), *_ = endpoints.addresses
-        self._account = endpoints.account
+        self._login = {"user": endpoints.user, "password": endpoints.password, "db": endpoints.database}
         self._key = key
         self._connection: Any = None
         self._held = False
@@ -85,9 +85,7 @@ class AsyncmyGetLock:
         try:
             async with asyncio.timeout(patience):
                 if self._connection is None:
-                    self._connection = await asyncmy.connect(
-                        host=self._host, port=self._port, user=self._account, password=self._account, db=self._account
-                    )
+                    self._connection = await asyncmy.connect(host=self._host, port=self._port, **self._login)
                 async with self._connection.cursor() as cursor:
                     await cursor.execute(statement, arguments)
                     ((answer,),) = await cursor.fetchall()

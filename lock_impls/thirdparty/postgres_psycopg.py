@@ -68,13 +68,12 @@ class PsycopgAdvisoryLock:
 
     def __init__(self, endpoints: Endpoints, key: str, prepare_threshold: int | None = PREPARE_AFTER) -> None:
         (host, port), *_ = endpoints.addresses
-        account = endpoints.account
         self._where: dict[str, Any] = {
             "host": host,
             "port": port,
-            "user": account,
-            "password": account,
-            "dbname": account,
+            "user": endpoints.user,
+            "password": endpoints.password,
+            "dbname": endpoints.database,
         }
         self._prepare_threshold = prepare_threshold
         self._key = key

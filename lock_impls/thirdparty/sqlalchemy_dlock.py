@@ -76,8 +76,7 @@ class SqlalchemyDlock:
     def engine(endpoints: Endpoints) -> Engine:
         """Return SQLAlchemy's engine for the servers."""
         (host, port), *_ = endpoints.addresses
-        account = endpoints.account
-        where = URL.create("mysql+pymysql", account, account, host, port, account)
+        where = URL.create("mysql+pymysql", endpoints.user, endpoints.password, host, port, endpoints.database)
         timeouts = {
             "connect_timeout": TIMEOUT_S,
             "read_timeout": LONGEST_WAIT_S + TIMEOUT_S,

@@ -45,6 +45,9 @@ class DaemonRedis:
 
     folder: Path
     port: int
+    more: str = ""
+    """Path of a file with further settings."""
+    tls: bool = False
 
     @property
     def url(self) -> str:
@@ -53,8 +56,9 @@ class DaemonRedis:
     @property
     def start(self) -> str:
         """Shell command that starts the server in the background."""
-        settings = f"--port {self.port} --bind 127.0.0.1 --dir {self.folder} --daemonize yes --pidfile {self.pid_file}"
-        return f"{program_path('redis-server')} {settings} --save ''"
+        port = f"--port 0 --tls-port {self.port}" if self.tls else f"--port {self.port}"
+        settings = f"{port} --bind 127.0.0.1 --dir {self.folder} --daemonize yes --pidfile {self.pid_file}"
+        return f"{program_path('redis-server')} {self.more} {settings} --save ''"
 
     @property
     def pid_file(self) -> Path:
@@ -80,9 +84,9 @@ class DaemonRedis:
 
 
 @contextmanager
-def daemon_redis(folder: Path) -> Iterator[DaemonRedis]:
+def daemon_redis(folder: Path, more: str = "", *, tls: bool = False) -> Iterator[DaemonRedis]:
     (port,) = free_ports(1)
-    redis = DaemonRedis(folder, port)
+    redis = DaemonRedis(folder, port, more, tls)
     try:
         subprocess.run(redis.start, shell=True, check=True, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S

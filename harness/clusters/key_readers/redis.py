@@ -23,9 +23,10 @@ class RedisKeyReader:
     that clients gave it. A key without expiry is never evicted under the policy that floods set.
 
     ``cluster``: the server is a node of a Redis Cluster. A node that neither owns the key's slot nor replicates its
-    owner redirects the request, and has no such key."""
+    owner redirects the request, and has no such key. ``more`` are options of redis-py
+    for the login and TLS."""
 
-    def __init__(self, address: str, port: int, *, cluster: bool = False) -> None:
+    def __init__(self, address: str, port: int, *, cluster: bool = False, **more: Any) -> None:
         connect: Any = _read_replicas if cluster else None  # redis-py's annotation lacks the connection
         self._client = redis.Redis(
             host=address,
@@ -34,6 +35,7 @@ class RedisKeyReader:
             socket_connect_timeout=ANSWER_S,
             retry=Retry(NoBackoff(), 0),
             redis_connect_func=connect,
+            **more,
         )
         self._known: dict[str, tuple[int, str]] = {}
         """Last reading by key: (expiry in monotonic ns, owner)."""

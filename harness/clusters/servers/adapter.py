@@ -36,6 +36,8 @@ class OwnServer(ABC):
     bytes, in one direction, the fault slow-link is seen."""
     GREETS: ClassVar[bool] = False
     """True if a server sends a greeting on a new connection."""
+    ASKS_FOR_TLS: ClassVar[bool] = False
+    """True if a connection with TLS begins with a request for it, as PostgreSQL has it."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address

@@ -102,7 +102,7 @@ class DirectCluster(ProcessMethods):
         self._resource_config = resource
         self._report = report
         self._about = _examined(self._servers, self._addresses)
-        self._hooks = HookRunner(hooks or {}, self._place_of)
+        self._hooks = HookRunner(hooks or {}, self._place_of, self._redact)
         self._entries = EntryThread()
         self._clients: dict[str, LocalClient] = {}
         self._peers: dict[str, tuple[str, int]] = {}
@@ -127,6 +127,13 @@ class DirectCluster(ProcessMethods):
         places = [place for address in self._addresses for place in address.sentinels]
         sentinels = [ServerOfUser(f"s{at + 1}", host, "sentinel") for at, (host, _) in enumerate(places)]
         return [*servers, *sentinels, *self._clients.values()]
+
+    def _redact(self, text: str) -> str:
+        """Return a text without the passwords of the servers."""
+        for address in self._addresses:
+            if address.password_from:
+                text = text.replace(address.password, "***")
+        return text
 
     def _place_of(self, server: str) -> str:
         """Return the present ``host:port`` of a server, "" if that is not known."""
@@ -267,8 +274,9 @@ class DirectCluster(ProcessMethods):
 
     def _access(self) -> dict[str, Any]:
         """Return the fields of :class:`harness.worker.client_program.Access`."""
-        primary = self._addresses[0].primary
-        return {"service": primary} if primary else {}
+        first = self._addresses[0]
+        fields = {"user": first.user, "password_from": first.password_from, "database": first.database}
+        return {**fields, **({"service": first.primary} if first.primary else {})}
 
     def _end_histories(self) -> None:
         def thaw() -> None:  # a stopped process answers nothing
@@ -323,7 +331,16 @@ class DirectCluster(ProcessMethods):
             key_prefix=self.key_prefix,
             access=msgspec.convert(self._access(), type(job.access)),
         )
-        return self._clients[client].launch(own, record)
+        if not any(address.password_from for address in self._addresses):
+            return self._clients[client].launch(own, record)
+
+        def record_redacted(**fields: Any) -> None:
+            """Record an entry without a password, which the error of a lock may contain."""
+            if isinstance(error := fields.get("error"), str):
+                fields["error"] = self._redact(error)
+            record(**fields)
+
+        return self._clients[client].launch(own, record_redacted)
 
     def key_count(self, host: str) -> int | None:
         """Return None: most of a user's keys are not the run's."""
@@ -353,7 +370,9 @@ class ServersCluster(LinkMethods, DirectCluster):
 
     def _open_links(self, clients: Sequence[str]) -> None:
         self._hellos = {name: (server.HELLO, server.GREETS) for name, server in self._servers.items()}
-        self._proxy = ProxyClient(clients, self._peers, self._seed)
+        tls = {name: one.address.tls for name, one in self._servers.items() if one.address.tls is not None}
+        asks = [name for name in tls if self._servers[name].ASKS_FOR_TLS]
+        self._proxy = ProxyClient(clients, self._peers, self._seed, tls=tls, asks=asks)
         self._closing.callback(self._proxy.close)
 
     def _seen_by(self, client: str) -> tuple[tuple[str, int], ...]:

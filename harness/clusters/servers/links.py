@@ -17,6 +17,8 @@ from harness.clusters.conversation import Conversation, Refused, Unanswered
 from harness.clusters.programs import LocalProgram, own_program
 from harness.errors import UNKNOWN, HarnessError
 
+from .tls import TlsSettings
+
 LOOPBACK: Final = "127.0.0.1"
 Address = tuple[str, int]
 
@@ -28,16 +30,26 @@ class ProxyError(HarnessError):
 
 
 class ProxyClient:
-    """The proxy of a run. ``peers`` are the addresses that clients connect to, by name."""
+    """The proxy of a run. ``peers`` are the addresses that clients connect to, by name. ``tls`` has the settings of
+    those with TLS; connections to those in ``asks`` begin without it, as PostgreSQL has it."""
 
-    def __init__(self, clients: Sequence[str], peers: Mapping[str, Address], seed: int) -> None:
+    def __init__(
+        self,
+        clients: Sequence[str],
+        peers: Mapping[str, Address],
+        seed: int,
+        *,
+        tls: Mapping[str, TlsSettings] | None = None,
+        asks: Sequence[str] = (),
+    ) -> None:
         command = own_program("harness.clusters.servers.proxy", str(seed))
         self._conversation = Conversation(
             lambda on_line, on_end: LocalProgram(command, on_line, on_end),
             lambda event: None,  # noqa: ARG005 - the proxy sends answers only
         )
         links = [(client, name, *peers[name]) for client in clients for name in peers]
-        ports: list[int] = self.ask("open", links=links)
+        settings = {name: msgspec.to_builtins(one) for name, one in (tls or {}).items()}
+        ports: list[int] = self.ask("open", links=links, tls=settings, asks=list(asks))
         self.addresses: dict[tuple[str, str], Address] = {
             (client, name): (LOOPBACK, port) for (client, name, *_), port in zip(links, ports, strict=True)
         }

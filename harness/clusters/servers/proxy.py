@@ -4,6 +4,8 @@ It listens on a port of the loopback interface for each link (client, server), a
 faults demand: hold them, delay them, lose them, or reset the connections. :mod:`.links` controls it over stdin and
 stdout with JSON lines; requests and answers are those of :class:`harness.clusters.conversation.Conversation`.
 
+Connections to a server with TLS are encrypted here, since faults of single messages look at their contents.
+
 A proxy has streams, not packets. A cut holds all data until it is healed, as TCP retransmits what packets lost, also
 for a client that has died meanwhile. A lost packet delays its data by the time of a retransmission.
 """
@@ -14,9 +16,11 @@ import asyncio
 import base64
 import contextlib
 import os
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -24,8 +28,11 @@ import msgspec
 
 from harness.worker.lifetime import end_with_parent
 
-from .streams import Flow, ProxiedConnection, Shape, Trap
+from .streams import Connect, Flow, ProxiedConnection, Shape, Trap
+from .tls import TlsSettings
 
+SSL_REQUEST: Final = b"\0\0\0\x08\x04\xd2\x16\x2f"
+"""Request for TLS in PostgreSQL's protocol (message SSLRequest)."""
 LOOPBACK: Final = "127.0.0.1"
 Message = dict[str, Any]
 
@@ -33,8 +40,8 @@ Message = dict[str, Any]
 class Link:
     """One client's connections to one server. ``flows`` are those of its requests and its replies."""
 
-    def __init__(self, address: tuple[str, int], rng: Random) -> None:
-        self.address = address
+    def __init__(self, connect: Connect, rng: Random) -> None:
+        self._connect = connect
         self.flows = {"request": Flow(rng), "reply": Flow(rng)}
         self.open: set[ProxiedConnection] = set()
         self.holes: Counter[int] = Counter()
@@ -45,7 +52,7 @@ class Link:
         connection = ProxiedConnection(self.flows["request"], self.flows["reply"], reader, writer)
         self.open.add(connection)
         try:
-            await connection.carry(self.address)
+            await connection.carry(self._connect)
         finally:
             self.open.discard(connection)
 
@@ -56,6 +63,21 @@ class Link:
         for one in found:
             one.reset()
         return len(found)
+
+
+async def connect_to(
+    host: str, port: int, tls: ssl.SSLContext | None, *, asks: bool
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a server. One of PostgreSQL ``asks`` for TLS on a plain connection first."""
+    if tls is None or not asks:
+        return await asyncio.open_connection(host, port, ssl=tls, server_hostname=host if tls else None)
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(SSL_REQUEST)
+    if await reader.readexactly(1) != b"S":
+        writer.close()
+        raise ConnectionRefusedError(f"{host}:{port} has no TLS")
+    await writer.start_tls(tls, server_hostname=host)
+    return reader, writer
 
 
 class Proxy:
@@ -74,10 +96,13 @@ class Proxy:
         return await answer if isinstance(answer, Awaitable) else answer
 
     async def _do_open(self, message: Message) -> list[int]:
-        """Listen for each (client, server, host, port); return the ports."""
+        """Listen for each (client, server, host, port); return the ports. ``tls`` has the settings of servers with
+        TLS, by name; those in ``asks`` are asked for it."""
         ports = []
+        contexts = {name: msgspec.convert(tls, TlsSettings).context() for name, tls in message["tls"].items()}
         for client, server, host, port in message["links"]:
-            link = self._links[client, server] = Link((host, port), self._rng)
+            connect = partial(connect_to, host, port, contexts.get(server), asks=server in message["asks"])
+            link = self._links[client, server] = Link(connect, self._rng)
             listener = await asyncio.start_server(link.serve, LOOPBACK, 0)
             ports.append(int(listener.sockets[0].getsockname()[1]))
         return ports

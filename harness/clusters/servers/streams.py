@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -15,6 +16,8 @@ RETRANSMISSION_S: Final = 0.2
 """Linux's shortest time-out before a lost packet is sent again; it doubles each time."""
 MOST_LOSSES: Final = 6
 """Consecutive losses of one packet that count; more would keep a connection silent for longer than any test."""
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
+"""Connects to the server."""
 _RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: closing the socket resets the connection."""
 
@@ -114,20 +117,20 @@ class ProxiedConnection:
         self.lost_data = False
         """True if a black hole has lost data of it."""
 
-    async def carry(self, address: tuple[str, int]) -> None:
+    async def carry(self, connect: Connect) -> None:
         """Connect to the server, and carry data until both directions have ended."""
         requests: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
         receiving = asyncio.create_task(self._receive(self._reader, self._requests, requests))
         try:
-            if await self._connected(address, receiving):
+            if await self._connected(connect, receiving):
                 await self._exchange(requests, receiving)
-        except OSError:
+        except (OSError, EOFError):
             self.reset()
         finally:
             receiving.cancel()
             self._close()
 
-    async def _connected(self, address: tuple[str, int], receiving: asyncio.Task[None]) -> bool:
+    async def _connected(self, connect: Connect, receiving: asyncio.Task[None]) -> bool:
         """Connect once the link is not cut; return False if the client has gone before."""
         while self._requests.is_cut or self._replies.is_cut:
             healed = asyncio.create_task(self._passable())
@@ -135,7 +138,7 @@ class ProxiedConnection:
             if not healed.done():
                 healed.cancel()
                 return False
-        self._server_reader, self._server = await asyncio.open_connection(*address)
+        self._server_reader, self._server = await connect()
         return True
 
     async def _passable(self) -> None:
@@ -194,9 +197,11 @@ class ProxiedConnection:
                 await asyncio.sleep(wait)
             await flow.passable()
             if not data:
-                if writer.can_write_eof():
-                    with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):
+                    if writer.can_write_eof():
                         writer.write_eof()
+                    else:  # TLS has no half-closed connections
+                        writer.close()
                 return
             with contextlib.suppress(OSError):  # its other direction may still have data for the other side
                 writer.write(data)

@@ -18,8 +18,8 @@ _IDENTITIES = ("@@server_uuid", "@@server_uid")
 
 
 class MysqlServer(OwnServer):
-    """See :class:`harness.clusters.servers.adapter.OwnServer`. Its keys are the tables of the database ``harness``, in
-    which user and password are ``harness`` too."""
+    """See :class:`harness.clusters.servers.adapter.OwnServer`. Its keys are the tables of the address's database. User,
+    password and database are ``harness`` if the address has none."""
 
     HELLO: ClassVar[bytes] = STRANGERS_LOGIN
     GREETS: ClassVar[bool] = True
@@ -27,9 +27,11 @@ class MysqlServer(OwnServer):
     @contextmanager
     def _cursor(self) -> Iterator[Cursor]:
         timeouts: dict[str, Any] = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), PATIENCE_S)
+        user = self.address.user or ACCOUNT
+        password = self.address.password if self.address.user or self.address.password_from else ACCOUNT
         try:
             connection = pymysql.connect(
-                host=self.host, port=self.port, user=ACCOUNT, password=ACCOUNT, database=ACCOUNT,
+                host=self.host, port=self.port, user=user, password=password, database=self._database,
                 ssl_disabled=True, autocommit=True, **timeouts,
             )  # fmt: skip
             try:
@@ -39,9 +41,13 @@ class MysqlServer(OwnServer):
                 connection.close()
         except (pymysql.MySQLError, OSError) as error:
             raise NoAnswerError(
-                f"the MySQL at {self.host}:{self.port}: {error}; it needs a database {ACCOUNT!r}, with all privileges "
-                f"for a user {ACCOUNT!r} with the password {ACCOUNT!r}"
+                f"the MySQL at {self.host}:{self.port}: {error}; it needs a database {self._database!r}, with all "
+                f"privileges for a user {user!r}{'' if password != ACCOUNT else f' with the password {ACCOUNT!r}'}"
             ) from error
+
+    @property
+    def _database(self) -> str:
+        return self.address.database or ACCOUNT
 
     def _value(self, expression: str) -> str:
         with self._cursor() as cursor:
@@ -71,7 +77,7 @@ class MysqlServer(OwnServer):
 
     def foreign_keys(self) -> list[str]:
         with self._cursor() as cursor:
-            return [f"{ACCOUNT}.{name}" for name in self._tables(cursor)[:SHOWN]]
+            return [f"{self._database}.{name}" for name in self._tables(cursor)[:SHOWN]]
 
     def remove_keys(self, run: str) -> int:
         """Drop all tables of the database, which was empty before the run."""

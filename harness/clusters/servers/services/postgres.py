@@ -14,26 +14,35 @@ _TABLES = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN (
 
 
 class PostgresServer(OwnServer):
-    """See :class:`harness.clusters.servers.adapter.OwnServer`. Its keys are the tables of the database ``harness``, to
-    which the user ``harness`` connects without a password."""
+    """See :class:`harness.clusters.servers.adapter.OwnServer`. Its keys are the tables of the address's database, by
+    default ``harness``, to which the address's user connects, by default ``harness`` without a password."""
 
     # A request for TLS, which is answered by one byte.
     HELLO: ClassVar[bytes] = b"\0\0\0\x08\x04\xd2\x16\x2f"
 
+    ASKS_FOR_TLS: ClassVar[bool] = True
+
+    @property
+    def _database(self) -> str:
+        return self.address.database or ACCOUNT
+
     def _rows(self, *statements: str) -> list[list[Any]]:
         """Execute statements and return the rows of the last."""
+        address, user = self.address, self.address.user or ACCOUNT
+        who = f"{user!r}" if address.password_from else f"{user!r} who needs no password"
         try:
             connection = Connection(
-                ACCOUNT, host=self.host, port=self.port, database=ACCOUNT, timeout=PATIENCE_S, ssl_context=False
-            )
+                user, host=self.host, port=self.port, database=self._database, timeout=PATIENCE_S,
+                password=address.password or None, ssl_context=address.tls.context() if address.tls else False,
+            )  # fmt: skip
             try:
                 answers = [connection.run(statement) for statement in statements]
             finally:
                 connection.close()
         except (DatabaseError, InterfaceError, OSError) as error:
             raise NoAnswerError(
-                f"the PostgreSQL at {self.host}:{self.port}: {error}; it needs a database {ACCOUNT!r}, owned by a user "
-                f"{ACCOUNT!r} who needs no password"
+                f"the PostgreSQL at {self.host}:{self.port}: {error}; it needs a database {self._database!r}, owned by "
+                f"a user {who}"
             ) from error
         return [list(row) for row in answers[-1] or []]
 
@@ -47,7 +56,7 @@ class PostgresServer(OwnServer):
         return "it is a standby; give its primary" if self._rows("SELECT pg_is_in_recovery()")[0][0] else ""
 
     def foreign_keys(self) -> list[str]:
-        return [f"{ACCOUNT}.{table}" for _, table in self._rows(_TABLES)[:SHOWN]]
+        return [f"{self._database}.{table}" for _, table in self._rows(_TABLES)[:SHOWN]]
 
     def remove_keys(self, run: str) -> int:
         """Drop all tables of the database, which was empty before the run."""

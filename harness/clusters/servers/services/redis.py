@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from harness.clusters.key_watch import KeyReader
 from harness.clusters.redis_admin import RedisConnection, RedisUnanswered
@@ -23,7 +23,9 @@ class RedisServer(OwnServer):
     @contextmanager
     def _connection(self) -> Iterator[RedisConnection]:
         try:
-            with RedisConnection(*self.target, database=0, answer_s=PATIENCE_S) as connection:
+            login = (self.address.user, self.address.password) if self.address.password_from else None
+            tls = self.address.tls.context() if self.address.tls else None
+            with RedisConnection(*self.target, database=0, answer_s=PATIENCE_S, login=login, tls=tls) as connection:
                 yield connection
         except RedisUnanswered as error:
             raise NoAnswerError(f"the Redis at {self.host}:{self.port}: {error}") from error
@@ -67,7 +69,16 @@ class RedisServer(OwnServer):
     def key_reader(self) -> Callable[[], KeyReader] | None:
         from harness.clusters.key_readers.redis import RedisKeyReader
 
-        return partial(RedisKeyReader, self.host, self.port)
+        return partial(RedisKeyReader, self.host, self.port, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        """Return the options of redis-py for the login and TLS."""
+        address = self.address
+        found: dict[str, Any] = {"username": address.user or None, "password": address.password or None}
+        if (tls := address.tls) is not None:
+            found |= {"ssl": True, "ssl_ca_certs": tls.ca_certs or None}
+            found |= {"ssl_certfile": tls.certfile or None, "ssl_keyfile": tls.keyfile or None}
+        return found
 
 
 class SentinelRedis(RedisServer):

@@ -1,0 +1,269 @@
+"""Servers of a user with passwords and TLS: their addresses, runs on real servers, and no trace of a password."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from pg8000.native import Connection
+
+from harness import FaultSpec, Plan, run
+from harness.clusters.servers.addresses import parse_server
+from harness.clusters.servers.tls import TlsSettings
+from harness.errors import EnvironmentLacking, UsageError
+from harness.fidelity.mysql.pair import MysqlComparison
+from harness.fidelity.postgres.pair import answers, copy_data, install, server_command
+from harness.fidelity.processes import Place, ServerProcess
+from harness.plan import dump, load
+from harness.run.completion import complete
+from harness.run.judging import Result
+
+from .own_redis import DaemonRedis, daemon_redis
+
+SECRET = "s3cret-of-the-test"
+VARIABLE = "HARNESS_TEST_PASSWORD"
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, SECRET)
+
+
+# Addresses.
+
+
+def test_the_password_of_an_address_is_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = parse_server(f"redis://app:${VARIABLE}@127.0.0.1")
+    assert (address.user, address.password, str(address)) == ("app", SECRET, "redis://127.0.0.1:6379")
+    assert SECRET not in repr(address)
+    assert parse_server(f"redis://:${{{VARIABLE}}}@127.0.0.1").password == SECRET
+    assert parse_server(f"redis+sentinel://:${VARIABLE}@127.0.0.1,127.0.0.2/mymaster").password == SECRET
+    monkeypatch.delenv(VARIABLE)
+    with pytest.raises(EnvironmentLacking, match=f"{VARIABLE}, which has the password of redis://.*, is not set"):
+        parse_server(f"redis://app:${VARIABLE}@127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "redis://app:hunter2@127.0.0.1", "redis://:hunter2@127.0.0.1", "postgresql://app:hunter2@127.0.0.1/shop",
+        "redis+sentinel://:hunter2@127.0.0.1/mymaster", "redis+sentinel://:hunter2@127.0.0.1", "redis://:hunter2@",
+        "redis://:hunter2@127.0.0.1/x?y", "redis://:hunter2@127.0.0.1:port", "memcached://a:hunter2@127.0.0.1",
+    ],
+)  # fmt: skip
+def test_a_password_in_an_address_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_server(text)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_tls_is_in_the_address() -> None:
+    assert parse_server("rediss://db1?ssl_ca_certs=/etc/ca.pem").tls == TlsSettings(ca_certs="/etc/ca.pem")
+    assert str(parse_server("rediss://127.0.0.1")) == "rediss://127.0.0.1:6379"
+    assert parse_server("postgresql://127.0.0.1").tls is None
+    assert parse_server("postgresql://127.0.0.1?sslmode=disable").tls is None
+    assert parse_server("postgresql://127.0.0.1/shop?sslmode=require").tls == TlsSettings(verified=False)
+    full = parse_server("postgresql://127.0.0.1/shop?sslmode=verify-full&sslrootcert=/etc/ca.pem")
+    assert (full.database, full.tls) == ("shop", TlsSettings(ca_certs="/etc/ca.pem"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("rediss://127.0.0.1?ssl_ca_cert=x", "unknown option of rediss:// 'ssl_ca_cert': did you mean ssl_ca_certs"),
+        ("redis://127.0.0.1?ssl_ca_certs=x", "unknown option of redis:// 'ssl_ca_certs'"),
+        ("postgresql://127.0.0.1?sslmode=verify", "unknown sslmode 'verify'"),
+        ("postgresql://127.0.0.1?sslrootcert=x", "sslrootcert needs sslmode=require"),
+        ("mysql://127.0.0.1?sslmode=require", "unknown option of mysql:// 'sslmode'"),
+        ("memcached://app@127.0.0.1", "with redis, postgresql, mysql, not with memcached"),
+        ("redis://127.0.0.1/1", "expected only redis://HOST:PORT"),
+    ],
+)  # fmt: skip
+def test_wrong_logins_and_options_are_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        parse_server(text)
+
+
+def test_servers_with_different_logins_are_refused() -> None:
+    servers = (f"redis://a:${VARIABLE}@127.0.0.1:1", f"redis://b:${VARIABLE}@127.0.0.1:2")
+    with pytest.raises(UsageError, match="must have the same user"):
+        complete(Plan(lock="redlock", cluster="servers", servers=servers).check())
+
+
+def test_a_plan_has_the_variable_only(tmp_path: Path) -> None:
+    text = f"redis://app:${VARIABLE}@127.0.0.1"
+    plan = complete(Plan(lock="redis-token", cluster="servers", servers=(text,)).check())
+    (tmp_path / "plan.toml").write_text(dump(plan))
+    assert SECRET not in dump(plan)
+    assert load(tmp_path / "plan.toml").servers == (text,)
+
+
+# Runs.
+
+
+@contextmanager
+def certificate(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Make a certificate for 127.0.0.1 that is its own authority; yield it and its key."""
+    found, key = folder / "server.crt", folder / "server.key"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(found)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    yield found, key
+
+
+def leaks(*folders: Path) -> list[str]:
+    """Files that have the password in them."""
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 3
+    return [str(path) for path in files if SECRET.encode() in path.read_bytes()]
+
+
+def played(lock: str, url: str, store: Path, fault: FaultSpec) -> Result:
+    plan = Plan(
+        lock=lock, cluster="servers", servers=(url,), clients=3, ttl=2.0, time_limit=9.0, faults=(fault,)
+    )  # fmt: skip
+    return run(plan, store=store)
+
+
+LOST = FaultSpec("lost-reply", on="acquire", nth=3)
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[DaemonRedis, Path]]:
+    """A Redis with TLS only, a user with a password, and none for others; and its authority."""
+    (tmp_path / "data").mkdir()
+    with certificate(tmp_path / "data") as (found, key):
+        settings = tmp_path / "data" / "redis.conf"
+        settings.write_text(
+            f"tls-cert-file {found}\ntls-key-file {key}\ntls-ca-cert-file {found}\ntls-auth-clients no\n"
+            f"user app on >{SECRET} ~* &* +@all\nuser default off\n"
+        )
+        with daemon_redis(tmp_path / "data", str(settings), tls=True) as server:
+            yield server, found
+
+
+def test_a_run_on_a_redis_with_a_password_and_tls_leaves_no_password(
+    secured: tuple[DaemonRedis, Path], tmp_path: Path
+) -> None:
+    """It is a command, since its arguments and those of its programs are looked at, too."""
+    server, authority = secured
+    url = f"rediss://app:${VARIABLE}@127.0.0.1:{server.port}?ssl_ca_certs={authority}"
+    options = ["--nemesis", "lost-reply", "--time-limit", "8s", "--clients", "3", "--out", str(tmp_path / "store")]
+    command = [sys.executable, "-m", "harness", "run", "redis-token", "--servers", url, *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    seen: set[bytes] = set()
+    while process.poll() is None:
+        for line in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = line.read_bytes()
+            except OSError:
+                continue
+            if b"harness" in words:
+                seen.add(words)
+        time.sleep(0.2)
+    output = process.communicate()[0]
+    assert process.returncode in (0, 1), output.decode()
+    assert any(b"cleaner" in words for words in seen)
+    assert not [words for words in seen if SECRET.encode() in words]
+    assert SECRET.encode() not in output
+    assert b"lost-reply" in output
+    assert leaks(tmp_path / "store") == []
+    (results,) = (tmp_path / "store").glob("*/*/results.json")
+    document = json.loads(results.read_text())
+    assert document["cluster"]["addresses"] == [f"rediss://127.0.0.1:{server.port}"]
+    assert document["cluster"]["server"].startswith("redis ")
+    assert "left_behind" not in document["cluster"]
+    assert document["checkers"]["faults"]["valid"] is True, document["checkers"]["faults"]
+    assert document["stats"]["acquires_ok"] > 5
+
+
+def test_a_wrong_password_or_authority_is_named(
+    secured: tuple[DaemonRedis, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, authority = secured
+    plain = f"rediss://app:${VARIABLE}@127.0.0.1:{server.port}"
+    with pytest.raises(EnvironmentLacking, match=r"TLS: .*certificate verify failed"):
+        run(Plan(lock="redis-token", cluster="servers", servers=(plain,)))
+    with pytest.raises(EnvironmentLacking, match=r"certificates in /no/such.pem cannot be used"):
+        run(Plan(lock="redis-token", cluster="servers", servers=(f"{plain}?ssl_ca_certs=/no/such.pem",)))
+    monkeypatch.setenv(VARIABLE, "wrong")
+    with pytest.raises(EnvironmentLacking, match=r"WRONGPASS|invalid username-password"):
+        run(Plan(lock="redis-token", cluster="servers", servers=(f"{plain}?ssl_ca_certs={authority}",)))
+
+
+@contextmanager
+def secured_postgres() -> Iterator[tuple[Place, Path]]:
+    """A PostgreSQL whose user ``app`` of the database ``shop`` needs TLS and a password."""
+    with tempfile.TemporaryDirectory(prefix="harness-postgres-") as folder, certificate(Path(folder)) as (found, key):
+        first = Path(folder) / "db"
+        install(first)
+
+        def prepare(place: Path) -> None:
+            shutil.copy(found, first / "server.crt")
+            shutil.copy(key, first / "server.key")
+            (first / "server.key").chmod(0o600)
+            rules = (first / "pg_hba.conf").read_text()
+            ours = "hostssl shop app 127.0.0.1/32 scram-sha-256\nhost shop all all reject\n"
+            (first / "pg_hba.conf").write_text(ours + rules)
+            copy_data(first, place)
+
+        settings = {"ssl": "on", "ssl_cert_file": "server.crt", "ssl_key_file": "server.key"}
+        command = partial(server_command, **settings)
+        with ServerProcess("postgres", command, ready=answers, prepare=lambda place: prepare(place.folder)) as server:
+            host, port = server.place.address
+            with closing(Connection("harness", host=host, port=port, database="harness")) as ask:
+                ask.run(f"CREATE ROLE app LOGIN PASSWORD '{SECRET}'")
+                ask.run("CREATE DATABASE shop OWNER app")
+            yield server.place, found
+
+
+@pytest.mark.slow
+def test_a_lock_runs_on_a_postgres_with_a_password_and_tls(tmp_path: Path) -> None:
+    with secured_postgres() as (place, authority):
+        where = f"postgresql://app:${VARIABLE}@127.0.0.1:{place.address[1]}/shop"
+        with pytest.raises(EnvironmentLacking, match=r"no encryption|rejects connection|no pg_hba.conf entry"):
+            played("postgres-row", where, tmp_path / "store", LOST)
+        mode = f"sslmode=verify-full&sslrootcert={authority}"
+        result = played("postgres-row", f"{where}?{mode}", tmp_path / "store", LOST)
+    assert result.valid is not None, result.document["summary"]
+    assert result.verdicts["faults"].valid is True
+    assert result.document["stats"]["acquires_ok"] > 5
+    assert result.document["cluster"]["keys_removed"] >= 1
+    assert leaks(tmp_path / "store") == []
+
+
+@pytest.mark.slow
+def test_a_lock_runs_on_a_mariadb_with_a_password(tmp_path: Path) -> None:
+    with MysqlComparison().start() as pair:
+        host, port = pair.address
+        with closing(pymysql.connect(host=host, port=port, user="root")) as connection:
+            cursor = connection.cursor()
+            cursor.execute("CREATE DATABASE shop")
+            cursor.execute(f"GRANT ALL ON shop.* TO 'app'@'%' IDENTIFIED BY '{SECRET}'")
+        result = played("mysql-ttl", f"mysql://app:${VARIABLE}@{host}:{port}/shop", tmp_path / "store", LOST)
+    assert result.verdicts["faults"].valid is True
+    assert result.document["stats"]["acquires_ok"] > 5
+    assert result.document["cluster"]["addresses"] == [f"mysql://{host}:{port}/shop"]
+    assert leaks(tmp_path / "store") == []
+
+
+def test_the_error_of_a_lock_does_not_show_the_password(tmp_path: Path) -> None:
+    """The outputs of hooks do not, either."""
+    from harness.clusters.servers.cluster import ServersCluster
+
+    cluster: Any = object.__new__(ServersCluster)
+    cluster._addresses = [parse_server(f"redis://app:${VARIABLE}@127.0.0.1")]
+    assert cluster._redact(f"cannot reach redis://app:{SECRET}@127.0.0.1") == "cannot reach redis://app:***@127.0.0.1"
