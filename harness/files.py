@@ -17,6 +17,11 @@ from typing import IO, Final
 
 from .errors import EnvironmentLacking, HarnessError, UsageError
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 WRONG_PATH: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL}
 )
@@ -52,7 +57,7 @@ def whole_file(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 if mode is not None:
-                    os.fchmod(file.fileno(), stat.S_IMODE(mode))
+                    fresh.chmod(stat.S_IMODE(mode))
                 if sync:
                     os.fsync(file.fileno())
             fresh.replace(target)
@@ -109,6 +114,63 @@ def read_regular(path: Path, most: int) -> bytes:
         raise UsageError(f"{path}: expected a file of at most {most:,} bytes, got {status.st_size:,}")
     with path.open("rb") as file:
         return file.read(most)
+
+
+class WriterMark:
+    """Marks a file as being written until :meth:`close`, or until this process ends in whatever way.
+
+    The mark is a lock on the file itself (``flock``), which readers without permission to write can see. Windows would
+    not let others read a locked file. There the lock is on ``<name>.lock``, a file beside it.
+    """
+
+    def __init__(self, path: Path, file: LineStream) -> None:
+        self._beside: contextlib.ExitStack = contextlib.ExitStack()
+        with contextlib.suppress(OSError):  # on a file system without locks, the file looks as if nobody wrote to it
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            else:
+                self._lock_beside(_mark_of(path))
+
+    def _lock_beside(self, path: Path) -> None:
+        from filelock import FileLock  # slow to import
+
+        self._beside.callback(path.unlink, missing_ok=True)
+        self._beside.enter_context(FileLock(path, thread_local=False).acquire(timeout=0))
+
+    def close(self) -> None:
+        """Remove the mark, after the file was closed."""
+        with contextlib.suppress(OSError):
+            self._beside.close()
+
+
+def _mark_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether a process has marked the file with :class:`WriterMark`."""
+    try:
+        if fcntl is None:
+            return _is_locked(_mark_of(path))
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _is_locked(path: Path) -> bool:
+    from filelock import FileLock, Timeout
+
+    if not path.exists():
+        return False
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
 
 
 class LineStream:

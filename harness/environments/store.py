@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -72,8 +71,11 @@ class Environment:
 def folder() -> Path:
     """Return the folder of all environments, which may not exist yet."""
     named = os.environ.get(FOLDER)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lock-harness"
-    return Path(named) if named else cache / "environments"
+    if named:
+        return Path(named)
+    import platformdirs
+
+    return platformdirs.user_cache_path("lock-harness", appauthor=False) / "environments"
 
 
 def environments() -> list[Environment]:
@@ -133,14 +135,19 @@ def _used(path: Path) -> Environment | None:
 
 @contextlib.contextmanager
 def _only_builder(target: Path, progress: Progress) -> Iterator[None]:
+    from filelock import FileLock, Timeout  # slow to import
+
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f".{target.name}.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress("waiting for another process that builds the same environment")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = FileLock(target.parent / f".{target.name}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        progress("waiting for another process that builds the same environment")
+        lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _build(contents: Contents, target: Path) -> None:

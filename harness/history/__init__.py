@@ -11,7 +11,6 @@ hundred thousand objects.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gzip
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +21,7 @@ from typing import IO, Any, Final, Literal, overload
 
 import msgspec
 
-from harness.files import LineStream, refuse_device, whole_file
+from harness.files import LineStream, WriterMark, refuse_device, whole_file
 
 OpType = Literal["invoke", "ok", "fail", "info"]
 TYPES: Final[tuple[OpType, ...]] = ("invoke", "ok", "fail", "info")
@@ -221,13 +220,12 @@ class History(Sequence[Op]):
 class HistoryWriter:
     """Writes entries as they are recorded, line by line, so that a crash loses no recorded entry.
 
-    The writer holds a lock on the file (``flock``), so that readers know that more entries will follow.
+    The writer marks the file, so that readers know that more entries will follow.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = LineStream(path)
-        with contextlib.suppress(OSError):  # on a file system without locks, the file looks as if nobody wrote to it
-            fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._mark = WriterMark(path, self._file)
         self._encode = msgspec.json.Encoder().encode
 
     def write(self, op: Op) -> None:
@@ -236,6 +234,7 @@ class HistoryWriter:
 
     def close(self) -> None:
         self._file.close()
+        self._mark.close()
 
     def __enter__(self) -> HistoryWriter:
         return self

@@ -23,9 +23,18 @@ def refuse_endless(plan: Plan) -> None:
     if plan.sections:
         sections = min(sections, float(plan.sections * plan.clients))
     entries = sections * ENTRIES_A_SECTION
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = _memory_bytes()
     if entries * BYTES_AN_ENTRY > memory:
         raise UsageError(
             f"time_limit: a run of {plan.time_limit:g} s records about {entries:,.0f} entries, which need about "
             f"{entries * BYTES_AN_ENTRY / 1e9:,.0f} GB of memory; this machine has {memory / 1e9:,.0f} GB"
         )
+
+
+def _memory_bytes() -> int:
+    """Return the size of this machine's memory."""
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    import psutil  # type: ignore[import-untyped] # required where the system has no sysconf
+
+    return int(psutil.virtual_memory().total)

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import re
@@ -24,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.errors import UsageError
-from harness.files import cannot_write, make_writable, write_file
+from harness.files import cannot_write, is_being_written, make_writable, write_file
 
 HISTORY: Final = "history.jsonl"
 RESULTS: Final = "results.json"
@@ -90,16 +89,9 @@ def writable(store: Path) -> None:
 
 
 def in_progress(folder: Path) -> bool:
-    """Return True if a run is being recorded in this folder. The recording process holds a lock on the history's file,
-    which the kernel releases when the process ends, however it ends."""
-    try:
-        with (folder / HISTORY).open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    """Return True if a run is being recorded in this folder. The recording process marks the history's file, and the
+    mark ends with that process, however it ends."""
+    return is_being_written(folder / HISTORY)
 
 
 def safe_name(lock: str) -> str:

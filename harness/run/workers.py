@@ -11,14 +11,10 @@ import contextlib
 import importlib
 import os
 import re
-import select
 import signal
-import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,28 +22,21 @@ import msgspec
 
 from harness.errors import UNKNOWN, HarnessError
 from harness.worker.channel import Frame, FrameReader
-from harness.worker.server import INTERRUPT, KILL, CallRequest, WorkerEnd, WorkerError, is_kept
+from harness.worker.server import CallRequest, WorkerEnd, WorkerError, is_kept
 from harness.worker.watchdog import Limits
 
+from . import worker_hosts
 from .search_path import HARNESS_CODE, LIBRARIES, search_path
+from .worker_hosts import PRELOAD, WorkerDied, WorkerHost, name_of_status
 
-PRELOAD: Final = ("harness.run.simulated",)
-"""What every worker needs; the server imports it when it starts."""
+__all__ = [
+    "PRELOAD", "OnFrame", "WorkerCrashed", "WorkerDied", "call", "close_servers", "forwarded", "limits", "start_early",
+]  # fmt: skip
+
 _CALL: Final = re.compile(r'File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.*)')
 """A line of a stack as the module faulthandler writes it."""
 OnFrame = Callable[[Frame, bytes], bool | None]
 """Callback for a frame. If it returns True, the worker gets SIGINT."""
-
-
-class WorkerDied(HarnessError):
-    """A worker ended without a result. The message says how, in a sentence; ``stack`` is its Python stack, the
-    innermost call first, if it is known."""
-
-    exit_status = UNKNOWN
-
-    def __init__(self, sentence: str, stack: tuple[str, ...] = ()) -> None:
-        super().__init__(sentence)
-        self.stack = stack
 
 
 class WorkerCrashed(HarnessError):
@@ -61,30 +50,11 @@ limits = Limits()
 forwarded: list[int] = []
 """The signals that calls have forwarded to their workers. A call that was about to end may have returned all the same:
 who makes several calls looks here whether to go on."""
-
-
-@dataclass(slots=True)
-class _Server:
-    process: subprocess.Popen[bytes]
-    control: socket.socket
-    output: int
-
-    def alive(self) -> bool:
-        return self.process.poll() is None
-
-    def close(self) -> None:
-        """End the server, which ends with its socket."""
-        self.control.close()
-        with contextlib.suppress(OSError):
-            os.close(self.output)
-        self.process.wait()
-
-
 _loaded: dict[str, dict[str, None]] = {}
 """Modules that calls loaded, by interpreter: a server loads them once for all later calls."""
-_servers: dict[tuple[int, int, str], list[_Server]] = {}
-"""Idle servers by process, thread and interpreter. A server serves one call at a time, and a fork of this process must
-not use its parent's servers."""
+_servers: dict[tuple[int, int, str], list[WorkerHost]] = {}
+"""Idle processes for calls (servers) by process, thread and interpreter. A server serves one call at a time, and a
+fork of this process must not use its parent's servers."""
 
 
 def call(
@@ -132,50 +102,31 @@ def start_early() -> None:
     server is idle already."""
     idle = _servers.setdefault(_key(sys.executable), [])
     if not idle:
-        idle.append(_start(sys.executable))
+        idle.append(worker_hosts.start(sys.executable))
 
 
 def _key(path: str) -> tuple[int, int, str]:
     return os.getpid(), threading.get_ident(), path
 
 
-def _idle(path: str) -> _Server:
+def _idle(path: str) -> WorkerHost:
     idle = _servers.get(_key(path), [])
     while idle:
         server = idle.pop()
         if server.alive():
             return server
         server.close()
-    return _start(path)
+    return worker_hosts.start(path)
 
 
-def _give_back(server: _Server, path: str, last_call: _Call | None) -> None:
+def _give_back(server: WorkerHost, path: str, last_call: _Call | None) -> None:
     """Keep a server for later calls, or close it if it may be in the middle of ``last_call``."""
     if last_call is not None:
         _loaded.setdefault(path, {}).update(dict.fromkeys(last_call.loaded))
-    if last_call is not None and last_call.over and server.alive():
+    if last_call is not None and last_call.over and server.reusable and server.alive():
         _servers.setdefault(_key(path), []).append(server)
     else:
         server.close()
-
-
-def _start(path: str) -> _Server:
-    ours, theirs = socket.socketpair()
-    read, write = os.pipe()
-    environment = dict(os.environ)
-    if path == sys.executable:
-        environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    try:
-        process = subprocess.Popen(
-            [path, "-P", "-u", "-m", "harness.worker.server", str(theirs.fileno()), *PRELOAD],
-            pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, stdout=write, stderr=write,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
-    finally:
-        theirs.close()
-        os.close(write)
-    os.set_blocking(read, False)
-    return _Server(process, ours, read)
 
 
 @atexit.register
@@ -189,13 +140,12 @@ def close_servers() -> None:
 class _Call:
     """One call on one server."""
 
-    def __init__(self, server: _Server, on_frame: OnFrame) -> None:
+    def __init__(self, server: WorkerHost, on_frame: OnFrame) -> None:
         self._server = server
         self._on_frame = on_frame
         self._reader = FrameReader()
         self._result: bytes | None = None
         self._error: WorkerError | None = None
-        self._replies = b""
         self._interrupts = 0
         self.loaded: tuple[str, ...] = ()
         """Modules that the worker loaded and that a server may keep for later calls."""
@@ -203,9 +153,9 @@ class _Call:
         """True when the worker has ended and the server is ready for another call."""
 
     def run(self, request: CallRequest, *, interruptible: bool) -> bytes:
-        self._send(msgspec.json.encode(request))
+        self._server.begin(msgspec.json.encode(request), request.limits)
         with self._forwarded_signals() if interruptible else contextlib.nullcontext():
-            end = self._exchange()
+            end = self._server.exchange(self._receive, _show)
         self.over = True
         if self._error is not None:
             if self._interrupts and self._error.kind.rpartition(":")[2] == KeyboardInterrupt.__name__:
@@ -217,13 +167,13 @@ class _Call:
             raise WorkerDied(sentence_of(end), end.stack)
         return self._result
 
-    def _send(self, line: bytes) -> None:
-        self._server.control.sendall(line + b"\n")
-
     def _interrupt(self) -> None:
         """Interrupt the worker; kill it the second time."""
         self._interrupts += 1
-        self._send(INTERRUPT if self._interrupts == 1 else KILL)
+        if self._interrupts == 1:
+            self._server.interrupt()
+        else:
+            self._server.kill()
 
     @contextlib.contextmanager
     def _forwarded_signals(self) -> Iterator[None]:
@@ -243,53 +193,7 @@ class _Call:
             for number, before in old.items():
                 signal.signal(number, before)
 
-    def _exchange(self) -> WorkerEnd:
-        """Handle frames and output until the worker has ended and all that it sent is read."""
-        control, output = self._server.control, self._server.output
-        frames: socket.socket | None = None
-        end: WorkerEnd | None = None
-        poll = select.poll()
-        poll.register(control, select.POLLIN)
-        poll.register(output, select.POLLIN)
-        try:
-            while end is None or frames is not None:
-                for fd, _ in poll.poll():
-                    if fd == output:
-                        self._pass_output(poll)
-                    elif fd == control.fileno():
-                        received, end = self._receive_control()
-                        if received is not None:
-                            frames = received
-                            poll.register(frames, select.POLLIN)
-                        if end is not None:
-                            poll.unregister(control)
-                    elif frames is not None and not self._receive_frames(frames):
-                        poll.unregister(frames)
-                        frames.close()
-                        frames = None
-            self._pass_output(poll)
-        finally:
-            if frames is not None:
-                frames.close()
-        return end
-
-    def _receive_control(self) -> tuple[socket.socket | None, WorkerEnd | None]:
-        """Return the worker's socket and its end, as far as they have come; they may come together."""
-        data, fds, _, _ = socket.recv_fds(self._server.control, 1 << 16, 1)
-        if not data:
-            raise WorkerDied("the process that starts workers has ended")
-        self._replies += data
-        frames = socket.socket(fileno=fds[0]) if fds else None
-        line = self._replies.strip()
-        if not line or not self._replies.endswith(b"\n"):
-            return frames, None
-        return frames, msgspec.json.decode(line, type=WorkerEnd)
-
-    def _receive_frames(self, frames: socket.socket) -> bool:
-        try:
-            data = frames.recv(1 << 18)
-        except ConnectionResetError:  # it ended with unread bytes of ours
-            return False
+    def _receive(self, data: bytes) -> None:
         for kind, body in self._reader.feed(data):
             if kind is Frame.RESULT:
                 self._result = body
@@ -299,16 +203,11 @@ class _Call:
                 self._error = msgspec.json.decode(body, type=WorkerError)
             elif self._on_frame(kind, body) and not self._interrupts:
                 self._interrupt()
-        return bool(data)
 
-    def _pass_output(self, poll: select.poll) -> None:
-        """Write what the worker printed to stderr: stdout is for results."""
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(self._server.output, 1 << 16)
-            if not data:
-                poll.unregister(self._server.output)
-                return
-            sys.stderr.write(data.decode(errors="replace"))
+
+def _show(printed: bytes) -> None:
+    """Write what the worker printed to stderr: stdout is for results."""
+    sys.stderr.write(printed.decode(errors="replace"))
 
 
 def _raised(error: WorkerError) -> Exception:
@@ -330,11 +229,7 @@ def sentence_of(end: WorkerEnd) -> str:
     if end.hung:
         return f"for {end.hung} no virtual time passed and nothing was recorded{_place(end.stack)}"
     if end.status < 0:
-        try:
-            name = signal.Signals(-end.status).name
-        except ValueError:
-            name = f"signal {-end.status}"
-        return f"the process of the lock was ended by {name}{_place(end.stack)}"
+        return f"the process of the lock was ended by {name_of_status(end.status)}{_place(end.stack)}"
     return f"the process of the lock ended itself with exit status {end.status}"
 
 

@@ -28,6 +28,10 @@ DEEPEST: Final = 32
 NO_LOCKS: Final = frozenset({stores.SWEEPS, stores.COMPARISONS, stores.HUNTS, stores.FAILURES, stores.LATEST})
 """Names in the store that are not folders of a lock."""
 _PLAIN: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*").fullmatch
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+"""Flags of ``os.open``; the first two are missing on Windows, and the last one elsewhere."""
 TEXT: Final = "text/plain; charset=utf-8"
 KINDS: Final = {
     ".html": "text/html; charset=utf-8", ".json": "application/json", ".svg": "image/svg+xml", ".png": "image/png",
@@ -88,6 +92,8 @@ def open_file(store: Path, parts: Sequence[str]) -> BinaryIO | None:
     real = resolve(store, parts)
     if real is None:
         return None
+    if os.open not in os.supports_dir_fd:  # Windows
+        return _open_by_path(real)
     with suppress(OSError), _opened_folder(store.resolve()) as root:
         return _open_below(root, real.relative_to(store.resolve()).parts)
     return None
@@ -108,16 +114,24 @@ def _open_below(folder: int, parts: Sequence[str]) -> BinaryIO | None:
     if rest:
         with _opened_folder(first, folder) as inner:
             return _open_below(inner, rest)
-    descriptor = os.open(first, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)  # a FIFO would block
+    descriptor = os.open(first, os.O_RDONLY | _NO_LINK | _NO_WAIT, dir_fd=folder)  # a FIFO would block
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)
     return None
 
 
+def _open_by_path(path: Path) -> BinaryIO | None:
+    """Open a resolved path. A link that replaces one of its folders meanwhile would be followed."""
+    with suppress(OSError):
+        if is_file(path):
+            return path.open("rb")
+    return None
+
+
 def read(path: Path, most: int) -> bytes:
     """Return the content of a regular file of at most ``most`` bytes; raises OSError with the reason for any other."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(path, os.O_RDONLY | _NO_LINK | _NO_WAIT | _BINARY)
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):

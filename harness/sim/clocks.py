@@ -126,8 +126,9 @@ def replacements() -> Iterator[Replacement]:
     for name in ("process_time", "thread_time"):
         yield time, name, dispatch(getattr(time, name), _seconds(_cpu_ns))
         yield time, f"{name}_ns", dispatch(getattr(time, f"{name}_ns"), _cpu_ns)
-    yield time, "clock_gettime_ns", dispatch(time.clock_gettime_ns, _clock_gettime_ns)
-    yield time, "clock_gettime", dispatch(time.clock_gettime, _clock_gettime)
+    if hasattr(time, "clock_gettime"):  # Windows lacks it
+        yield time, "clock_gettime_ns", dispatch(time.clock_gettime_ns, _clock_gettime_ns)
+        yield time, "clock_gettime", dispatch(time.clock_gettime, _clock_gettime)
     yield time, "sleep", dispatch(time.sleep, _sleep)
     for name in ("localtime", "gmtime", "ctime"):
         yield time, name, dispatch(getattr(time, name), _defaulting_to_now(getattr(time, name)))

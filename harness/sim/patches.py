@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import fcntl
 import importlib.metadata
 import os
 import platform
@@ -34,6 +33,11 @@ from . import select as sim_select
 from .dispatch import Replacement, StandsForClasses, dispatch, dispatch_new
 from .kernel import DEAD, SimulationClosed, Task, Unsupported
 from .sockets import FIRST_FD, SimSocket, control_socket, find_socket, socketpair, stat_descriptor
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 TESTED: Final = "3.11, 3.12 or 3.13"
 """The versions of CPython on which CI runs the simulator."""
@@ -77,11 +81,13 @@ def _socket_replacements() -> Iterator[Replacement]:
     yield socket, "socket", _VirtualSocket
     yield socket, "getaddrinfo", dispatch(socket.getaddrinfo, _getaddrinfo)
     yield socket, "socketpair", dispatch(socket.socketpair, lambda task, *args: socketpair(task))  # noqa: ARG005
-    yield fcntl, "fcntl", dispatch(fcntl.fcntl, control_socket)
+    if fcntl is not None:
+        yield fcntl, "fcntl", dispatch(fcntl.fcntl, control_socket)
     yield socket, "gethostbyname", dispatch(socket.gethostbyname, _gethostbyname)
     yield socket, "gethostname", dispatch(socket.gethostname, lambda task: task.host.name)
     yield select, "select", dispatch(select.select, sim_select.select)
-    yield select, "poll", dispatch(select.poll, lambda task: sim_select.SimPoll())  # noqa: ARG005
+    if hasattr(select, "poll"):  # Windows lacks it
+        yield select, "poll", dispatch(select.poll, lambda task: sim_select.SimPoll())  # noqa: ARG005
     if hasattr(select, "epoll"):  # Linux alone has it
         yield select, "epoll", dispatch_new(select.epoll, sim_select.SimEpoll)
     yield selectors, "DefaultSelector", dispatch(selectors.DefaultSelector, lambda task: sim_select.SimSelector())  # noqa: ARG005
@@ -146,9 +152,12 @@ def _descriptor_replacements() -> Iterator[Replacement]:
     yield _of_descriptor("read", os.read, lambda task, fd, size: find_socket(task, fd).recv(size))
     yield _of_descriptor("write", os.write, lambda task, fd, data: find_socket(task, fd).send(data))
     yield _of_descriptor("close", os.close, lambda task, fd: find_socket(task, fd).close())
-    yield _of_descriptor("set_blocking", os.set_blocking, lambda task, fd, on: find_socket(task, fd).setblocking(on))
-    yield _of_descriptor("get_blocking", os.get_blocking, lambda task, fd: find_socket(task, fd).getblocking())
-    for name in ("dup", "dup2", "sendfile"):
+    if hasattr(os, "set_blocking"):  # on Windows since Python 3.12
+        yield _of_descriptor(
+            "set_blocking", os.set_blocking, lambda task, fd, on: find_socket(task, fd).setblocking(on)
+        )
+        yield _of_descriptor("get_blocking", os.get_blocking, lambda task, fd: find_socket(task, fd).getblocking())
+    for name in ("dup", "dup2", *(["sendfile"] if hasattr(os, "sendfile") else [])):
         yield _of_descriptor(name, getattr(os, name), _lacking(f"os.{name}"))
 
 

@@ -7,7 +7,6 @@ programs on simulated hosts are services (:mod:`harness.sim.service`).
 from __future__ import annotations
 
 import errno
-import fcntl
 import io
 import os
 import socket as real
@@ -20,6 +19,11 @@ from greenlet import getcurrent
 from .hosts import SimHost
 from .kernel import RUNNING, SECOND, Task
 from .network import ConnectionAttempt, HalfStream
+
+try:
+    import fcntl
+except ImportError:  # Windows: no code there can call it
+    fcntl = None  # type: ignore[assignment]
 
 FIRST_FD: Final = 1 << 20
 """File descriptors of simulated sockets start here, far above those that the operating system assigns."""

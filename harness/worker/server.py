@@ -16,14 +16,13 @@ import contextlib
 import gc
 import importlib
 import os
-import resource
 import select
 import signal
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -33,6 +32,11 @@ from . import guard
 from .channel import Channel, Frame
 from .lifetime import end_with_parent
 from .watchdog import Limits, SignsOfLife, StackFile, Watchdog
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 MEMORY_LIMIT: Final = 4 << 30
 """Bytes of address space that a worker may use. Beyond them Python raises MemoryError."""
@@ -177,12 +181,22 @@ def _supervise(pid: int, control: _Control, ended: int, watchdog: Watchdog, stac
 
 def _work(request: CallRequest, channel: Channel, signs: SignsOfLife, stack: StackFile, server: int) -> None:
     """Run the call in the worker, which is a fork of the server, and end the worker."""
-    try:
+
+    def prepare() -> None:
         end_with_parent(server)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         stack.register()
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    execute(request, channel, signs, prepare)
+
+
+def execute(
+    request: CallRequest, channel: Channel, signs: SignsOfLife, prepare: Callable[[], None] = lambda: None
+) -> NoReturn:
+    """Run the call in this process, send its frames, and end the process. ``prepare`` is called before it."""
+    try:
+        prepare()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _limit_memory()
         os.chdir(request.folder)
         os.environ.clear()
         os.environ.update(request.environment)
@@ -206,6 +220,15 @@ def _work(request: CallRequest, channel: Channel, signs: SignsOfLife, stack: Sta
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(0)
+
+
+def _limit_memory() -> None:
+    """Limit this process's memory, where the system can: Windows cannot, and macOS refuses the limit."""
+    if resource is None:
+        return
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def is_kept(module: str) -> bool:

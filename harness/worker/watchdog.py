@@ -17,9 +17,10 @@ import struct
 import tempfile
 import time
 import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 from greenlet import getcurrent
@@ -28,13 +29,15 @@ from harness.sim import kernel
 
 from .channel import Channel
 
-TASK_STACK_SIGNAL: Final = signal.SIGUSR1
-"""Makes a worker write the stack of the simulated task that runs, or is about to."""
-STACK_SIGNAL: Final = signal.SIGUSR2
-"""Makes a worker write its Python stack, also while C code runs and the first signal is not handled."""
+TASK_STACK_SIGNAL: Final[int] = getattr(signal, "SIGUSR1", 0)
+"""Makes a forked worker write the stack of the simulated task that runs, or is about to."""
+STACK_SIGNAL: Final[int] = getattr(signal, "SIGUSR2", 0)
+"""Makes a forked worker write its Python stack, also while C code runs and the first signal is not handled."""
+SIGNS_FILE: Final = "signs"
+STACK_FILE: Final = "stack"
+"""Files that a spawned worker (:mod:`harness.worker.spawned`) shares with the harness."""
 STACK_WAIT_S: Final = 2.0
 MAX_STACK_LINES: Final = 40
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 _STATE: Final = struct.Struct("q")
 _sleep = time.sleep  # the simulator replaces time.sleep
 
@@ -49,17 +52,24 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SignsOfLife:
-    """A counter in shared memory that moves while the worker makes progress."""
+    """A counter in shared memory that moves while the worker makes progress. ``at_progress`` is called then."""
 
-    def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _STATE.size)
+    def __init__(self, memory: mmap.mmap | None = None, at_progress: Callable[[], None] = lambda: None) -> None:
+        self._memory = mmap.mmap(-1, _STATE.size) if memory is None else memory  # a fork shares it
+        self._at_progress = at_progress
+
+    @classmethod
+    def in_file(cls, path: Path, at_progress: Callable[[], None] = lambda: None) -> SignsOfLife:
+        """Return the counter in a file that two processes share. The first one that opens it makes the file."""
+        if not path.exists():
+            path.write_bytes(bytes(_STATE.size))
+        with path.open("r+b") as file:
+            return cls(mmap.mmap(file.fileno(), _STATE.size), at_progress)
 
     def begin(self, channel: Channel) -> None:
         """Start the thread that counts, in the worker."""
-        main_threads = {STACK_SIGNAL, TASK_STACK_SIGNAL, signal.SIGINT}
-        signal.pthread_sigmask(signal.SIG_BLOCK, main_threads)
-        _thread.start_new_thread(self._count, (channel,))
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, main_threads)
+        with _signals_for_main_thread():
+            _thread.start_new_thread(self._count, (channel,))
 
     def _count(self, channel: Channel) -> None:
         before: object = None
@@ -70,6 +80,7 @@ class SignsOfLife:
             if state != before:
                 before = state
                 _STATE.pack_into(self._memory, 0, number)
+                self._at_progress()
             _sleep(0.1)
 
     def read(self) -> int:
@@ -78,6 +89,18 @@ class SignsOfLife:
 
     def close(self) -> None:
         self._memory.close()
+
+
+@contextlib.contextmanager
+def _signals_for_main_thread() -> Iterator[None]:
+    """Have threads that are started meanwhile leave the signals of a worker to the main thread."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows handles signals in the main thread alone
+        yield
+        return
+    numbers = {number for number in (STACK_SIGNAL, TASK_STACK_SIGNAL, signal.SIGINT) if number}
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    yield
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
 class Watchdog:
@@ -106,19 +129,37 @@ class Watchdog:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the CPU time that a process has used, s; 0 if it has ended, or where there is no /proc."""
+    """Return the CPU time that a process has used, s; 0 if it has ended, or if the system does not tell."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except OSError:
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):  # no Linux
+        return _cpu_seconds_elsewhere(pid)
+
+
+def _cpu_seconds_elsewhere(pid: int) -> float:
+    try:
+        import psutil  # type: ignore[import-untyped] # required on macOS and Windows alone
+
+        times = psutil.Process(pid).cpu_times()
+        return float(times.user + times.system)
+    except Exception:  # noqa: BLE001 - the limit of wall time remains
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 class StackFile:
-    """A file without a name into which a worker writes its stack when it crashes or is asked to."""
+    """A file into which a worker writes its stack when it crashes or hangs.
 
-    def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - the worker inherits it
+    A forked worker inherits a file without a name. A spawned worker opens ``path``, as the harness does.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.file: IO[bytes] = tempfile.TemporaryFile() if path is None else path.open("a+b")  # noqa: SIM115
+
+    def clear(self) -> None:
+        """Remove what was written."""
+        if os.fstat(self.file.fileno()).st_size:
+            self.file.truncate(0)
 
     def register(self) -> None:
         """Let this process write its stack on signals, and when it crashes."""
@@ -151,7 +192,8 @@ class StackFile:
 
     def read(self) -> tuple[str, ...]:
         with contextlib.suppress(OSError, ValueError):
-            text = os.pread(self.file.fileno(), 1 << 16, 0).decode(errors="replace")
+            self.file.seek(0)
+            text = self.file.read(1 << 16).decode(errors="replace")
             return tuple(line.strip() for line in text.splitlines() if line.strip().startswith("File "))[
                 :MAX_STACK_LINES
             ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import subprocess
 import tempfile
@@ -69,6 +68,8 @@ def _required(name: str) -> list[str]:
 def _give_away(*folders: Path) -> None:
     """Let the server's user have folders of root."""
     if os.geteuid() == 0:
+        import pwd  # Unix only
+
         user = pwd.getpwnam(USER)
         for folder in folders:
             os.chown(folder, user.pw_uid, user.pw_gid)

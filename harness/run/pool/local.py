@@ -145,9 +145,12 @@ def _exit_description(exit_code: int) -> str:
 
 def _block_interrupts() -> None:
     """Have every process that this thread starts ignore SIGINT from its first instruction on: a terminal sends it to
-    all processes of a command, and only the one that the user started ends the others.
+    all processes of a command, and only the one that the user started ends the others. On Windows they ignore it a
+    moment later (:func:`harness.run.pool.worker.begin`).
 
     Starting multiprocessing's resource tracker unblocks the signal, so that is done first.
     """
+    if not hasattr(signal, "pthread_sigmask"):
+        return
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -36,7 +36,9 @@ def begin(lifeline: Connection, tidy: bool) -> None:
     if tidy:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         util.Finalize(None, close_kept, exitpriority=0)
-    ends_by = signal.SIGTERM if tidy else signal.SIGKILL
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: the pool could not block it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ends_by = signal.SIGTERM if tidy else getattr(signal, "SIGKILL", signal.SIGTERM)
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         end_with_parent(parent.pid, ends_by)  # the thread that started this process lives as long as the pool
