@@ -28,7 +28,7 @@ from harness.files import cannot_write
 from harness.plan.project import project_defaults
 
 from .project import set_defaults
-from .stdout import stdout_errors
+from .stdout import allow_any_text, stdout_errors
 from .verbosity import source_of
 
 COMMANDS: Final = {
@@ -136,6 +136,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         if sys.stdout is None:
             raise EnvironmentLacking("standard output is closed")
+        allow_any_text()
         with stdout_errors():
             status = app(arguments, prog_name="harness", standalone_mode=False)
         sys.exit(status or VALID)

@@ -33,6 +33,13 @@ def stdout_errors() -> Iterator[None]:
         raise cannot_write("to standard output", exit_.__context__) from exit_
 
 
+def allow_any_text() -> None:
+    """Print ``?`` for a character that the output cannot encode: a pipe on Windows has few of them."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() not in ("utf-8", "utf8"):
+            stream.reconfigure(errors="replace")
+
+
 def _drop_stdout() -> None:
     """Connect stdout to the null device, so that the interpreter can flush it when it exits."""
     with contextlib.suppress(io.UnsupportedOperation):  # stdout is not a file, as in a test

@@ -48,7 +48,7 @@ def wall_clock_error_ns() -> int | None:
     timex = _Timex()
     try:
         state = ctypes.CDLL(None).adjtimex(ctypes.byref(timex))
-    except (AttributeError, OSError):  # not Linux
+    except (AttributeError, OSError, TypeError):  # not Linux; Windows raises the last one
         return None
     if state < 0 or timex.status & UNSYNCHRONIZED:
         return None

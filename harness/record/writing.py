@@ -39,6 +39,8 @@ CAPACITY: Final = 100_000
 """Default of the most calls that wait to be written."""
 UNIX: Final = "unix:"
 TCP: Final = "tcp:"
+_FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+"""The second one is Windows's: without it line ends would change."""
 
 Entry = tuple[int, int, str, str, str, Any, str | None, int]
 """Monotonic time (ns), process, type, function, key, value, error, and the number of the client. A value that is a str
@@ -59,7 +61,8 @@ class Writer:
         self._target, self._host, self._capacity = str(target), host or socket.gethostname(), capacity
         self._processes = self._clients = 0
         self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        if hasattr(os, "register_at_fork"):  # Windows cannot fork
+            os.register_at_fork(after_in_child=self._begin)
         atexit.register(self.close)
 
     def _begin(self) -> None:
@@ -207,7 +210,7 @@ class _WholeLines:
     """A new file that has whole lines at any time, also after the disk was full."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o644)
         self._size = 0
 
     def write(self, lines: bytes) -> None:

@@ -129,7 +129,9 @@ def _point(link: Path, folder: Path) -> None:
     fresh = link.with_name(f".{link.name}-{os.getpid()}")
     with contextlib.suppress(OSError):
         fresh.unlink(missing_ok=True)
-        fresh.symlink_to(os.path.relpath(folder, link.parent))
+        fresh.symlink_to(os.path.relpath(folder, link.parent), target_is_directory=True)
+        if os.name == "nt" and link.is_symlink():  # Windows replaces no link to a folder
+            link.rmdir()
         fresh.replace(link)
 
 

@@ -208,7 +208,8 @@ class SpawnedWorker:
         port = str(self._listener.getsockname()[1])
         self._process = subprocess.Popen(
             [path, "-P", "-u", "-m", "harness.worker.spawned", port, str(folder), *PRELOAD],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment(path),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=_environment(path) | {"PYTHONIOENCODING": "utf-8"},  # else a pipe has the code page of Windows
             start_new_session=True,  # Ctrl-C in the terminal is for the harness alone; Windows has another word for it
             creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
         )  # fmt: skip

@@ -137,3 +137,29 @@ def unix_imports(source: str) -> list[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.append(node.module or "")
     return [name for name in names if name in UNIX_MODULES]
+
+
+def test_output_whose_code_page_lacks_a_character_has_a_question_mark(tmp_path: Path) -> None:
+    code = (
+        "import sys; from harness.cli.stdout import allow_any_text; sys.stdout.reconfigure(encoding='cp1252'); "
+        "allow_any_text(); print('\\u2192 5 \\u00b5s')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert done.stdout.decode("cp1252").strip() == "? 5 \u00b5s"
+
+
+def test_a_recorder_works(tmp_path: Path) -> None:
+    code = """
+from harness.record import Recorder
+class Lock:
+    def acquire(self): return True
+    def release(self): pass
+recorder = Recorder("recordings")
+lock = recorder.wrap(Lock(), key="orders", valid_for=1.0)
+lock.acquire()
+lock.release()
+recorder.close()
+print(recorder.error)
+"""
+    assert python(tmp_path, "-c", code) == "\n"
+    harness(tmp_path, "check", "recordings", "--model", "owner-mutex")
