@@ -193,6 +193,8 @@ def _opened(target: str, name: str) -> tuple[Callable[[bytes], None], Callable[[
 
 def _connected(target: str) -> socket.socket:
     if target.startswith(UNIX):
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError(f"this system has no {UNIX} sockets; use {TCP}HOST:PORT")
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.connect(target.removeprefix(UNIX))

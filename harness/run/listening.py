@@ -123,6 +123,8 @@ def _received(connection: socket.socket) -> bytes:
 def _listening(address: str) -> socket.socket:
     try:
         if address.startswith(UNIX):
+            if not hasattr(socket, "AF_UNIX"):
+                raise UsageError(f"{address}: this system has no {UNIX} sockets; use {TCP}HOST:PORT")
             return _unix(address.removeprefix(UNIX))
         host, _, port = address.removeprefix(TCP).rpartition(":")
         if not (host and port.isdigit()):

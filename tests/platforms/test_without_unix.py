@@ -29,6 +29,7 @@ NEED_UNIX: Final = (
     "harness.scenarios.locks.redbeat",
 )  # fmt: skip
 """Their libraries, as they are installed on this machine, import what is taken away."""
+FORBIDDEN_ON_WINDOWS: Final = set('<>:"|?*\\')
 UNIX_MODULES: Final = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
 FOLDERS: Final = ("harness", "checkers", "lock_impls", "reports", "scenarios")
 UNIX_ONLY: Final = ("harness/clusters/docker/", "harness/clusters/ssh/")
@@ -73,6 +74,7 @@ def test_a_run_a_check_and_a_report(tmp_path: Path) -> None:
     assert "VIOLATION: redis-token" in harness(tmp_path, *plan, status=1)
     run = tmp_path / "store" / "latest"
     assert not list(run.glob("*.lock"))
+    assert [path for path in run.rglob("*") if set(path.name) & FORBIDDEN_ON_WINDOWS] == []
     harness(tmp_path, "check", "store/latest", "--model", "owner-mutex", status=1)
     (run / "report.html").unlink()
     harness(tmp_path, "report", "store/latest")
@@ -158,8 +160,16 @@ recorder = Recorder("recordings")
 lock = recorder.wrap(Lock(), key="orders", valid_for=1.0)
 lock.acquire()
 lock.release()
-recorder.close()
 print(recorder.error)
+recorder.close()
+other = Recorder("unix:recordings.sock")
+other.wrap(Lock(), key="orders").acquire()
+other.close()
+print(other.error)
 """
-    assert python(tmp_path, "-c", code) == "\n"
+    said = python(tmp_path, "-c", code)
+    assert said.startswith("\n"), said
+    assert "this system has no unix: sockets; use tcp:HOST:PORT" in said
     harness(tmp_path, "check", "recordings", "--model", "owner-mutex")
+    followed = harness(tmp_path, "check", "--follow", "unix:s", "--model", "owner-mutex", status=2)
+    assert "this system has no unix: sockets" in followed
