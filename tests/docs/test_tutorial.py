@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,6 +40,58 @@ def test_every_output_of_the_tutorial_is_the_programs(run_page: ModuleType, tmp_
     differences, count, _ = executed(run_page, text, tmp_path)
     assert differences == []
     assert count >= 6
+
+
+# The workflow of the step "Run it in CI"
+
+
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+INSTALL = "pip install lock-harness pytest"
+
+
+def project(run_page: ModuleType, folder: Path, *, repaired: bool) -> list[str]:
+    """Write the files of the tutorial, with the first or the last version of the lock. Return the workflow's shell
+    steps."""
+    for language, title, contents in run_page.BLOCK.findall(TUTORIAL.read_text(encoding="utf-8")):
+        if title and (repaired or not (folder / title).exists()):
+            (folder / title).parent.mkdir(parents=True, exist_ok=True)
+            (folder / title).write_text(contents, encoding="utf-8")
+            assert language in ("python", "yaml")
+    document = yaml.safe_load((folder / ".github" / "workflows" / "lock.yml").read_text(encoding="utf-8"))
+    assert document[True] == ["push", "pull_request"]  # YAML reads the key "on" as a Boolean
+    return [step["run"] for step in document["jobs"]["lock"]["steps"] if "run" in step]
+
+
+def step(run_page: ModuleType, folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run a step as GitHub does."""
+    (folder / "programs").mkdir(exist_ok=True)
+    environment = {**run_page.environment_with(folder / "programs"), "GITHUB_ACTIONS": "true"}
+    shell = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command]
+    return subprocess.run(shell, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_workflow_installs_what_the_tutorial_installs(run_page: ModuleType, tmp_path: Path) -> None:
+    """The wheel that pip installs is tested in ``tests/installed``."""
+    install, *_ = project(run_page, tmp_path, repaired=True)
+    assert install == INSTALL
+    assert TUTORIAL.read_text(encoding="utf-8").count(f"\n{INSTALL}\n") == 1
+
+
+@pytest.mark.slow
+def test_the_workflow_of_the_repaired_lock_passes(run_page: ModuleType, tmp_path: Path) -> None:
+    for command in project(run_page, tmp_path, repaired=True)[1:]:
+        ran = step(run_page, tmp_path, command)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.slow
+def test_the_workflow_of_the_first_lock_fails_and_marks_the_line(run_page: ModuleType, tmp_path: Path) -> None:
+    _, tests, run = project(run_page, tmp_path, repaired=False)
+    assert step(run_page, tmp_path, tests).returncode == 1
+    failed = step(run_page, tmp_path, run)
+    assert failed.returncode == 1
+    assert re.search(r"^::error file=mylock.py,line=\d+", failed.stdout + failed.stderr, re.MULTILINE)
+    assert list((tmp_path / ".harness" / "ci").rglob("report.html"))
 
 
 PAGE = """
