@@ -220,8 +220,7 @@ def secured_postgres() -> Iterator[tuple[Place, Path]]:
             (first / "pg_hba.conf").write_text(ours + rules)
             copy_data(first, place)
 
-        settings = {"ssl": "on", "ssl_cert_file": "server.crt", "ssl_key_file": "server.key"}
-        command = partial(server_command, **settings)
+        command = partial(server_command, ssl="on", ssl_cert_file="server.crt", ssl_key_file="server.key")
         with ServerProcess("postgres", command, ready=answers, prepare=lambda place: prepare(place.folder)) as server:
             host, port = server.place.address
             with closing(Connection("harness", host=host, port=port, database="harness")) as ask:
