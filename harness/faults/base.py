@@ -144,6 +144,10 @@ class ComparisonColumn:
     why: str = ""
 
 
+Question = Literal["client pause", "holder crash", "clock jump", "server crash", "failover", "partition"]
+"""What a reader asks of a lock that may get into trouble, in the order of a table of locks."""
+
+
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all faults. Everything that other parts of the harness know about one fault is stated by its class.
 
@@ -192,6 +196,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """True if a search has it only if the user names it."""
     fact: ClassVar[str] = ""
     """Observed fact that its description needs. A record without the fact gets a general description."""
+    question: ClassVar[Question | None] = None
+    """What a reader asks of a lock, and this fault answers; None if it is part of no such question."""
     tells_moment: ClassVar[bool] = False
     """True if its story says at which point of a call it took effect, so that the event of its trigger is left out."""
 

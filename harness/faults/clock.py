@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 from harness.clusters.abilities import CLOCKS, Needs
 from harness.wording import listed
 
-from .base import ComparisonColumn, Damage, Fault, FaultStep, InjectionContext, Observation, targets
+from .base import ComparisonColumn, Damage, Fault, FaultStep, InjectionContext, Observation, Question, targets
 from .clocks import Shift
 from .records import FaultRecord, Moment, ahead
 
@@ -104,6 +104,7 @@ class ClockJump(_ClockFault, frozen=True):
     the last one left."""
 
     name: ClassVar[str] = "clock-jump"
+    question: ClassVar[Question | None] = "clock jump"
     summary: ClassVar[str] = "the wall clock of a majority of servers jumps forward once"
     schedule: ClassVar[dict[str, Any]] = {
         "on": "acquire", "nth": 5, "times": 1000, "every": "0.5 ttl", "until_exposed": True
@@ -134,6 +135,7 @@ class ClockSkew(_ClockFault, frozen=True):
     """
 
     name: ClassVar[str] = "clock-skew"
+    question: ClassVar[Question | None] = "clock jump"
     summary: ClassVar[str] = "wall clocks of some servers jump repeatedly, forward and back, each by a different time"
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 3, "times": 1000, "every": "0.5 ttl"}
 
@@ -211,6 +213,7 @@ class ClockStrobe(_ClockFault, frozen=True):
     """The clock of some servers swings between true time and true time plus ``by`` ttls, the other way at each turn."""
 
     name: ClassVar[str] = "clock-strobe"
+    question: ClassVar[Question | None] = "clock jump"
     summary: ClassVar[str] = "wall clocks of a majority of servers jump forward and back many times a second"
     schedule: ClassVar[dict[str, Any]] = {"every": 0.15}
 

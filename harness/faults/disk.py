@@ -11,7 +11,7 @@ from harness.clusters.abilities import DISKS, LOCK_KEYS, PROCESSES, Needs
 from harness.clusters.base import Role
 from harness.wording import counted, listed
 
-from .base import Damage, Fault, InjectionContext, Observation, once, targets
+from .base import Damage, Fault, InjectionContext, Observation, Question, once, targets
 from .process import ServersDie, running
 from .records import FaultRecord
 
@@ -172,6 +172,7 @@ class PowerLoss(ServersDie, frozen=True):
     They come back with what is on their disks."""
 
     name: ClassVar[str] = "power-loss"
+    question: ClassVar[Question | None] = "server crash"
     damages_with: ClassVar[str] = "lose_power"
     dies: ClassVar[tuple[str, str, str, str]] = ("loses power", "lose power", "lost power", "lost power")
     summary: ClassVar[str] = "a majority of the servers loses power, and with it all data that was not synced to disk"

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from harness.clusters.abilities import NETWORK, TRAFFIC, Links, LinkShape, MessageTrap, Needs, Traffic
 from harness.wording import listed
 
-from .base import PROBE_TIMEOUT_S, Damage, Fault, InjectionContext, Observation, answered, probe, targets
+from .base import PROBE_TIMEOUT_S, Damage, Fault, InjectionContext, Observation, Question, answered, probe, targets
 from .records import FaultRecord, Moment, seconds
 
 CATCH_WITHIN_S: Final = 10.0
@@ -158,6 +158,7 @@ class BlackHole(Fault, frozen=True):
     connections. Connections that lost data break at the heal."""
 
     name: ClassVar[str] = "black-hole"
+    question: ClassVar[Question | None] = "partition"
     beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "connections to a minority of the servers are accepted, but all data on them is lost"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})

@@ -13,7 +13,18 @@ from typing import Any, ClassVar
 from harness.clusters.abilities import FAILOVER, NETWORK, PEERS, Needs
 from harness.wording import listed
 
-from .base import ComparisonColumn, Damage, Fault, InjectionContext, Observation, answered, once, probe, targets
+from .base import (
+    ComparisonColumn,
+    Damage,
+    Fault,
+    InjectionContext,
+    Observation,
+    Question,
+    answered,
+    once,
+    probe,
+    targets,
+)
 from .records import FaultRecord, Moment
 
 Links = list[tuple[str, str]]
@@ -110,6 +121,7 @@ class PartitionHalves(_Partition, frozen=True):
     """
 
     name: ClassVar[str] = "partition-halves"
+    question: ClassVar[Question | None] = "partition"
     summary: ClassVar[str] = "a partition splits servers and clients into two random halves"
 
     left: str = ""
@@ -130,6 +142,7 @@ class PartitionMajority(_Partition, frozen=True):
     """A minority of the servers is cut off from the rest and from all clients."""
 
     name: ClassVar[str] = "partition-majority"
+    question: ClassVar[Question | None] = "partition"
     summary: ClassVar[str] = "a partition separates a minority of the servers from all other hosts"
 
     def inject(self, scene: InjectionContext) -> Damage:
@@ -143,6 +156,7 @@ class PartitionNode(_Partition, frozen=True):
     """One server is cut off from all other hosts; ``target`` chooses it."""
 
     name: ClassVar[str] = "partition-node"
+    question: ClassVar[Question | None] = "partition"
     summary: ClassVar[str] = "a partition separates one server from all other hosts"
     column: ClassVar[ComparisonColumn | None] = ComparisonColumn(5)
 
@@ -158,6 +172,7 @@ class PartitionReplicas(_Partition, frozen=True):
     """The primary is cut off from its replicas only, so what it acknowledges exists on it alone."""
 
     name: ClassVar[str] = "partition-replicas"
+    question: ClassVar[Question | None] = "partition"
     summary: ClassVar[str] = "a partition separates the primary from its replicas, while it still serves clients"
     needs: ClassVar[Needs] = frozenset({NETWORK, FAILOVER})
     disturbs: ClassVar[bool] = False
@@ -172,6 +187,7 @@ class PartitionRing(_Partition, frozen=True):
     """Each server reaches only its neighbours on a ring."""
 
     name: ClassVar[str] = "partition-ring"
+    question: ClassVar[Question | None] = "partition"
     summary: ClassVar[str] = "each server reaches a majority, but no two servers reach the same majority"
     needs: ClassVar[Needs] = frozenset({NETWORK, PEERS})
 
@@ -184,6 +200,7 @@ class PartitionBridge(_Partition, frozen=True):
     """Two halves of the servers are connected through one server only."""
 
     name: ClassVar[str] = "partition-bridge"
+    question: ClassVar[Question | None] = "partition"
     summary: ClassVar[str] = "two halves of the servers are connected only through one server"
     needs: ClassVar[Needs] = frozenset({NETWORK, PEERS})
 
@@ -196,6 +213,7 @@ class PartitionClients(_Partition, frozen=True):
     """Some clients are cut off from some servers: ``clients`` and ``servers`` are targets."""
 
     name: ClassVar[str] = "partition-clients"
+    question: ClassVar[Question | None] = "partition"
     beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "a partition separates some clients from a minority of the servers"
 
@@ -212,6 +230,7 @@ class PartitionOneway(_Partition, frozen=True):
     """Packets are lost in one direction only: requests arrive and answers do not, or the reverse."""
 
     name: ClassVar[str] = "partition-oneway"
+    question: ClassVar[Question | None] = "partition"
     summary: ClassVar[str] = "requests reach some servers, but their answers are lost"
 
     target: str = "minority"

@@ -10,7 +10,7 @@ from harness.clusters.abilities import HANGS, PROCESSES, Needs, Processes
 from harness.clusters.base import Role
 from harness.wording import listed
 
-from .base import ComparisonColumn, Damage, Fault, FaultStep, InjectionContext, Observation, once, targets
+from .base import ComparisonColumn, Damage, Fault, FaultStep, InjectionContext, Observation, Question, once, targets
 from .records import FaultRecord, Moment
 
 PATIENCE: Final = 2.0
@@ -72,6 +72,7 @@ class ClientPause(_Pause, frozen=True):
     """A client with all its threads stops for a while; by default the one whose event triggered the fault."""
 
     name: ClassVar[str] = "client-pause"
+    question: ClassVar[Question | None] = "client pause"
     beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "a client is paused, just after an acquire, for longer than the ttl"
     disturbs: ClassVar[bool] = False

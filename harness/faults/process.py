@@ -22,7 +22,18 @@ from harness.clusters.abilities import (
 from harness.clusters.base import Role
 from harness.wording import listed
 
-from .base import ComparisonColumn, Damage, Fault, FaultStep, InjectionContext, Observation, answered, once, targets
+from .base import (
+    ComparisonColumn,
+    Damage,
+    Fault,
+    FaultStep,
+    InjectionContext,
+    Observation,
+    Question,
+    answered,
+    once,
+    targets,
+)
 from .partition import links_between
 from .pause import not_paused, state_during
 from .records import FaultRecord, Moment
@@ -107,6 +118,7 @@ class Kill(ServersDie, frozen=True):
     """Servers are killed (SIGKILL) and come back with their data."""
 
     name: ClassVar[str] = "kill"
+    question: ClassVar[Question | None] = "server crash"
     summary: ClassVar[str] = "a minority of the servers is killed and restarts with its data"
     needs: ClassVar[Needs] = frozenset({PROCESSES, LOCK_KEYS})
     schedule: ClassVar[dict[str, Any]] = {"every": "3 ttl", "for": "0.5 ttl"}
@@ -122,6 +134,7 @@ class KillAmnesia(ServersDie, frozen=True):
     """Servers are killed and come back empty: no persistence, or a disk that was lost."""
 
     name: ClassVar[str] = "kill-amnesia"
+    question: ClassVar[Question | None] = "server crash"
     summary: ClassVar[str] = "a majority of the servers is killed and restarts at once, without its data"
     needs: ClassVar[Needs] = frozenset({PROCESSES, LOCK_KEYS})
     schedule: ClassVar[dict[str, Any]] = {"on": "acquire", "nth": 5, "times": 1000, "every": "3 ttl", "for": 0.0}
@@ -140,6 +153,7 @@ class ClientCrash(Fault, frozen=True):
     """A client's host dies. With ``restart`` it comes back as a new process after the heal."""
 
     name: ClassVar[str] = "client-crash"
+    question: ClassVar[Question | None] = "holder crash"
     beyond_clients: ClassVar[bool] = False
     summary: ClassVar[str] = "a client is killed just after an acquire"
     needs: ClassVar[Needs] = frozenset({PROCESSES})
@@ -190,6 +204,7 @@ class Failover(Fault, frozen=True):
     """
 
     name: ClassVar[str] = "failover"
+    question: ClassVar[Question | None] = "failover"
     summary: ClassVar[str] = (
         "the primary is killed before its last writes have reached a replica, and a replica is promoted"
     )
@@ -276,6 +291,7 @@ class LeaderLoss(Failover, frozen=True):
     """The leader of servers that agree by majority is lost; the others elect another. ``how`` as for ``failover``."""
 
     name: ClassVar[str] = "leader-loss"
+    question: ClassVar[Question | None] = "failover"
     summary: ClassVar[str] = "the leader of a quorum is killed and restarts after the election of another"
     needs: ClassVar[Needs] = frozenset({PROCESSES, NETWORK, ELECTIONS})
     column: ClassVar[ComparisonColumn | None] = None

@@ -32,7 +32,7 @@ from harness.studies.publication.folder import write_folder
 from harness.studies.publication.gathering import gather
 from harness.studies.publication.nights import latest, outcome_state
 from harness.studies.publication.runs import head_state
-from harness.studies.publication.verdicts import NEEDS, families, family, needs, worst
+from harness.studies.publication.verdicts import families, family, needs, questions, worst
 from tests.reports import nights, publications
 
 VIOLATED = ("broken", "violated", "known-limit")
@@ -168,7 +168,7 @@ def test_an_answer_is_the_worst_of_its_families() -> None:
     faults = dict.fromkeys(["kill", "power-loss", "clock-jump"], "")
     kept = evidence("kept", faults=("power-loss",))
     answers = {one.name: one for one in needs(families([evidence("broken"), kept], faults))}
-    assert set(answers) == set(NEEDS)
+    assert set(answers) == set(questions())
     assert (answers["server crash"].state, answers["server crash"].families) == ("broken", ("kill", "power-loss"))
     assert answers["clock jump"].state == "not-tested"
     alone = {one.name: one for one in needs(families([kept], faults))}["server crash"]
@@ -202,7 +202,7 @@ def contradictions(document: PublicationDocument) -> Iterator[str]:
                 yield f"{lock.name} under {one.fault}: not tested, shown as kept"
         states = {one.fault: one.state for one in lock.families}
         for need in lock.needs:
-            if need.state != worst(states.get(fault, "not-tested") for fault in NEEDS[need.name]):
+            if need.state != worst(states.get(fault, "not-tested") for fault in questions()[need.name]):
                 yield f"{lock.name}, {need.name}: {need.state} is not the worst"
 
 

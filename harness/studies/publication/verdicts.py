@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from functools import cache
+from typing import Final, get_args
 
 from harness.documents.publication import PublishedEvidence, PublishedFamily, PublishedNeed, PublishedState
+from harness.faults.base import Question
+from harness.faults.catalogue import fault_class, fault_names
 from harness.reports.certainty import of_family
 from harness.studies.lock_status import NO_FAULT
 from harness.wording import counted, listed
@@ -13,19 +16,15 @@ from harness.wording import counted, listed
 WORST_FIRST: Final[tuple[PublishedState, ...]] = ("broken", "violated", "known-limit", "fenced", "not-tested", "kept")
 """The states; see :data:`harness.documents.publication.PublishedState`."""
 DECIDED: Final[tuple[PublishedState, ...]] = ("broken", "violated", "known-limit", "fenced", "kept")
-NEEDS: Final = {
-    "no fault": (NO_FAULT, "none"),
-    "client pause": ("client-pause",),
-    "holder crash": ("client-crash",),
-    "clock jump": ("clock-jump", "clock-skew", "clock-strobe"),
-    "server crash": ("kill", "kill-amnesia", "power-loss"),
-    "failover": ("failover", "leader-loss"),
-    "partition": (
-        "black-hole", "partition-bridge", "partition-clients", "partition-halves", "partition-majority",
-        "partition-node", "partition-oneway", "partition-replicas", "partition-ring",
-    ),
-}  # fmt: skip
-"""The questions of the index, each with the families of faults that answer it."""
+
+
+@cache
+def questions() -> dict[str, tuple[str, ...]]:
+    """Return the questions of the index, each with the families of faults that answer it."""
+    by_question: dict[str, tuple[str, ...]] = {NO_FAULT: (NO_FAULT, "none")}
+    for question in get_args(Question):
+        by_question[question] = tuple(name for name in fault_names() if fault_class(name).question == question)
+    return by_question
 
 
 def worst(states: Iterable[PublishedState]) -> PublishedState:
@@ -102,7 +101,7 @@ def needs(found: Sequence[PublishedFamily]) -> tuple[PublishedNeed, ...]:
     """Return the answers to the questions of the index."""
     by_name = {one.fault: one for one in found}
     return tuple(
-        _need(name, [by_name[fault] for fault in members if fault in by_name]) for name, members in NEEDS.items()
+        _need(name, [by_name[fault] for fault in members if fault in by_name]) for name, members in questions().items()
     )
 
 
