@@ -101,6 +101,8 @@ class FaultView:
     seen: bool | None
     observed: str
     error: str
+    words: str = ""
+    """What it did, as a clause; empty if it was not observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +357,7 @@ def _fault(fault: InjectedFault) -> FaultView:
         seen=fault.seen,
         observed=words.observed(fault.observed),
         error=fault.error or "",
+        words=fault.words,
     )
 
 

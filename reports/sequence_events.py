@@ -19,27 +19,6 @@ from .timeline_servers import Stay
 
 MOST_EVENTS: Final = 5_000
 """Events that a page has; those nearest to violations are kept."""
-EFFECTS: Final = {
-    "client-crash": "{hosts} {be} killed",
-    "client-pause": "{hosts} {be} paused",
-    "clock-jump": "the clock of {hosts} jumps",
-    "connection-reset": "the connections of {hosts} are reset",
-    "delayed-request": "a request between {hosts} is delayed",
-    "eviction": "{hosts} {be} out of memory and evicts keys",
-    "failover": "{hosts} {be} killed, a replica is promoted",
-    "kill": "{hosts} {be} killed",
-    "kill-amnesia": "{hosts} {be} killed and restarts empty",
-    "leader-loss": "the leader {hosts} is killed",
-    "lost-reply": "a reply between {hosts} is lost",
-    "partition-clients": "{clients} and {servers} are cut off from each other",
-    "partition-halves": "{hosts} {be} cut off from the others",
-    "partition-majority": "{hosts} {be} cut off from the others",
-    "partition-node": "{hosts} {be} cut off from the others",
-    "partition-replicas": "{hosts} {be} cut off from its replicas",
-    "power-loss": "{hosts} loses power and unsynced data",
-    "server-pause": "{hosts} {be} paused",
-}
-"""What common faults do; the diagram shows other faults by their names."""
 _SHORT: Final = re.compile(r": | \(|\. |; ")
 LEAST_STEP_US: Final = 1_000
 """Smaller steps of a clock are no event: a clock that runs fast or slow makes many."""
@@ -93,17 +72,10 @@ def _faults(run: RunView) -> Iterator[Event]:
 
 
 def _fault_text(fault: FaultView) -> str:
-    """Return the name of a fault, and what it does to its hosts."""
-    params = dict(fault.params)
-    hosts = ", ".join(fault.hosts)
-    values = {
-        "hosts": hosts,
-        "be": "is" if len(fault.hosts) == 1 else "are",
-        "clients": params.get("clients", hosts).replace(",", ", "),
-        "servers": params.get("servers", hosts).replace(",", ", "),
-    }
-    effect = EFFECTS.get(fault.fault, "on {hosts}" if hosts else "begins")
-    return f"{fault.fault}: {effect.format(**values)}"
+    """Return the name of a fault, and what it did to its hosts."""
+    if not fault.words:
+        return f"{fault.fault} on {', '.join(fault.hosts)}" if fault.hosts else f"{fault.fault} begins"
+    return fault.words if fault.words.startswith(f"{fault.fault} ") else f"{fault.fault}: {fault.words}"
 
 
 def _clocks(run: RunView, offsets: dict[str, list[list[int]]]) -> Iterator[Event]:

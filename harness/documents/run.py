@@ -227,6 +227,8 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
     """The fault's own observations of its effect; ``after_heal`` are those after it was healed."""
     error: str | None = None
     """Reason why it did not take effect."""
+    words: str = ""
+    """What it did to its hosts, as a clause; empty if it was not observed."""
 
 
 class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):

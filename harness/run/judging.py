@@ -28,6 +28,9 @@ from harness.documents import DocumentError, RunDocument, convert, load_run, pla
 from harness.documents.lock import LockFacts
 from harness.documents.run import SCHEMA, CheckerResult, InjectedFault, RunCluster, RunPlan, RunStats, ScenarioResult
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
+from harness.faults.base import Fault
+from harness.faults.catalogue import fault_of
+from harness.faults.records import FaultRecord
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, attach_stored_keys
 from harness.plan import Plan, allowing, load
@@ -238,7 +241,7 @@ def _document(
         cluster=_cluster(plan, history, about),
         plan=_settings(plan),
         checkers={name: _with_state(found, decision.properties[name]) for name, found in stored.items()},
-        faults=tuple(msgspec.convert(fault, InjectedFault, from_attributes=True) for fault in fault_records(history)),
+        faults=tuple(map(_injected, fault_records(history))),
         fencing_note=summary.fencing_note(plan, history, lock.fence),
         versions={**versions(_packages(plan)), **_library_in_image(lock), **about.versions},
         scenario=_as_expected(plan, history, verdicts, decision),
@@ -247,6 +250,12 @@ def _document(
         real_seconds=about.real_seconds,
         stats=_stats(history),
     )
+
+
+def _injected(record: FaultRecord) -> InjectedFault:
+    kind = fault_of(record)
+    words = "" if kind is Fault else kind.story(record, "")
+    return msgspec.structs.replace(msgspec.convert(record, InjectedFault, from_attributes=True), words=words)
 
 
 def _cluster(plan: Plan, history: History, about: About) -> RunCluster:
