@@ -120,6 +120,19 @@ def test_a_primary_in_the_minority_accepts_writes_until_the_node_timeout_and_the
     until(lambda: node(cluster, str(of(cluster).primary())).get("k0") is None, patience=60.0)
 
 
+def test_a_node_that_lost_its_data_is_still_the_same_node(cluster: DockerCluster) -> None:
+    lost = of(cluster).replicas()[0]
+    before = node(cluster, lost).cluster("MYID")
+    assert node(cluster, str(of(cluster).primary())).set("k0", "kept", px=60_000)
+    until(lambda: of(cluster).key_count(lost) == 1, patience=60.0)
+    cluster.kill(lost)
+    cluster.start(lost, wiped=True)
+    until(lambda: all(map(of(cluster).ready, names(cluster.hosts, "server"))), patience=60.0)
+    assert node(cluster, lost).cluster("MYID") == before
+    assert of(cluster).key_count(lost) == 1  # it copied the key from its primary
+    node(cluster, str(of(cluster).primary())).delete("k0")
+
+
 def test_a_client_of_the_cluster_finds_the_promoted_primary(cluster: DockerCluster) -> None:
     client = open_client(Endpoints(KIND, cluster.endpoints().addresses), decode_responses=True)
     assert isinstance(client, RedisClusterClient)

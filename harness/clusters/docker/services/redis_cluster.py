@@ -6,7 +6,7 @@ primary of key ``k0`` (slot 8579) is n2 at first, and its replica is n5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -99,11 +99,8 @@ class ClusterServers(RedisServers, RealPeers):
         if view is None or not is_whole(view, len(self.data_hosts)):
             return False
         following = sum(1 for node in view if node.primary_id)
-        return following == len(self._follows) and bool(self._ask(host, partial(self._works, host)))
-
-    def _works(self, host: str, client: redis.Redis) -> bool:
-        info: Any = client.cluster("INFO")
-        return info["cluster_state"] == "ok" and _replicates(client, self._ranges.get(host))
+        slots = next((node.slots for node in view if self._host(node) == host), ())
+        return following == len(self._follows) and bool(self._ask(host, partial(_works, slots=slots)))
 
     # Probes.
 
@@ -139,13 +136,16 @@ class ClusterServers(RedisServers, RealPeers):
         return partial(RedisKeyReader, *self.reached(host), cluster=True)
 
 
-def _replicates(client: redis.Redis, slots: tuple[int, int] | None) -> bool:
-    """Return whether replication works; for the primary of ``slots`` with WAIT, which counts a replica a second after
-    it is online."""
-    if slots is None:
+def _works(client: redis.Redis, slots: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a node considers the cluster available, and replication works. The owner of ``slots`` is asked
+    with WAIT, which counts a replica a second after it is online."""
+    cluster: Any = client.cluster("INFO")
+    if cluster["cluster_state"] != "ok":
+        return False
+    if not slots:
         info: Any = client.info("replication")
         return bool(info.get("master_link_status") == "up")
-    key = key_in(*slots, "lock-harness:probe:")
+    key = key_in(*slots[0], "lock-harness:probe:")
     client.set(key, "1")
     linked = client.execute_command("WAIT", 1, 50) == 1  # type: ignore[no-untyped-call]
     client.delete(key)
