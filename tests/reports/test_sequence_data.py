@@ -110,8 +110,8 @@ def test_a_run_without_messages_has_no_viewer(paused: model.RunView, tmp_path: P
 
 def test_the_steps_of_a_story_are_events_and_lead_to_the_messages(paused: model.RunView) -> None:
     time = paused.history.origin + 1_500_000_000
-    told = {"steps": (("1.500 s", "c1 <waits>"), ("", "undated")), "moments": (time, None), "addresses": ("#t=1.5", "")}
-    view = dataclasses.replace(paused, **told)
+    steps = ("1.500 s", "c1 <waits>"), ("", "undated")
+    view = dataclasses.replace(paused, steps=steps, moments=(time, None), addresses=("#t=1.5", ""))
     facts = timeline.find_facts(view)
     found = sequence.build(view, facts, {})
     assert found is not None
