@@ -1,7 +1,8 @@
 """Measure the report of a long run in Chromium: ``python -m benchmarks.viewer [FOLDER]``.
 
 FOLDER is the folder of a stored run with a trace; without one, a simulated run with 100,000 calls is made first, which
-takes a minute or two. Prints the size of the page, when it was painted, and how long steps and frames take.
+takes a minute or two. Prints the size of the page, when it was painted, and how long steps and frames take. On a busy
+machine the times grow with its load, and the processor times of the page's process do not.
 """
 
 from __future__ import annotations
@@ -68,10 +69,30 @@ def painted(page: Page) -> dict[str, float]:
     return {name: page.evaluate(f"performance.getEntriesByName('{name}')[0].startTime") for name in names}
 
 
+class Processor:
+    """The processor time of a page's process."""
+
+    def __init__(self, page: Page) -> None:
+        self._session = page.context.new_cdp_session(page)
+        self._session.send("Performance.enable")
+        self._before = self._total()
+
+    def _total(self) -> float:
+        metrics = self._session.send("Performance.getMetrics")["metrics"]
+        return 1000 * next(float(one["value"]) for one in metrics if one["name"] == "ProcessTime")
+
+    def since(self) -> float:
+        """Return the time since the last call, ms."""
+        before, self._before = self._before, self._total()
+        return self._before - before
+
+
 def measure(page: Page, uri: str) -> None:
     """Print the figures of a report."""
+    processor = Processor(page)
     page.goto(uri)
     page.locator("#sequence-waits").wait_for(state="hidden", timeout=60_000)
+    print(f"processor time until the messages are drawn: {processor.since():.0f} ms")
     calls = page.evaluate("shownRun.run.calls.start.length")
     print(f"{calls:,} calls; " + ", ".join(f"{name} after {ms:.0f} ms" for name, ms in painted(page).items()))
     for mode in ("decisive", "clients", "all"):
@@ -79,8 +100,10 @@ def measure(page: Page, uri: str) -> None:
         page.select_option("#sequence-mode", mode)
         changed = page.evaluate("performance.now()") - begun
         count = page.inner_text("#sequence-title").split()[3].rstrip(":")
+        processor.since()
         took = page.evaluate(STEP, STEPS)
-        print(f"{mode}: {count} steps, shown after {changed:.0f} ms; {_spread('a step', took)}")
+        mean = f"{processor.since() / STEPS:.1f} ms of the processor"
+        print(f"{mode}: {count} steps, shown after {changed:.0f} ms; {_spread('a step', took)}, {mean}")
     print(_spread("a frame while scrolling over all messages", page.evaluate(SCROLL, STEPS)))
 
 
