@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.documents.messages import TracedMessage
-from harness.history import Call
 from harness.history.lock_keys import KeyState
 
 from .holds import TimelineHold
@@ -57,16 +56,6 @@ def _whole(run: RunView, messages: Sequence[TracedMessage]) -> MessageGroup:
     return MessageGroup(None, "The whole run, which has no violation", None, None, first, last, run.clients, (), ())
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """A change of a key's owner on a server."""
-
-    time: int
-    key: str
-    before: str | None
-    after: str | None
-
-
 class _GroupFinder:
     def __init__(self, run: RunView, facts: RunFacts, messages: Sequence[TracedMessage]) -> None:
         self._run = run
@@ -74,7 +63,10 @@ class _GroupFinder:
         self._messages = messages
         self._begun = [_times(one)[0] for one in messages]
         self._changes = _changes(run.keys)
-        self._moments = {host: [one.time for one in found] for host, found in self._changes.items()}
+        self._invoked = {call.done.index: call.invoke.index for call in facts.calls if call.done is not None}
+        self._held: dict[str, list[TimelineHold]] = {}
+        for hold in facts.holds:  # in the order in which they began
+            self._held.setdefault(hold.client, []).append(hold)
         self._latest = max((after - before for one in messages for before, after in [_ends(one)]), default=0)
 
     def group(self, found: EvidenceView) -> MessageGroup:
@@ -92,8 +84,8 @@ class _GroupFinder:
                 holds.append(hold)
                 first = min(first, history.time[hold.acquire_index] - MARGIN_NS)
             clients.append(client)
-        calls = {*indices, *(one.acquire_index for one in holds)}
-        calls = {call.invoke.index for call in self._facts.calls if not calls.isdisjoint(_entries(call))}
+        named = (*indices, *(one.acquire_index for one in holds))
+        calls = {self._invoked.get(index, index) for index in named}
         decisive = self._decisive((first, last), (granted, found.end or start), set(clients), calls)
         if decisive:
             first = min(first, self._begun[decisive[0]])
@@ -107,13 +99,16 @@ class _GroupFinder:
         named = []
         for one in found.involved:
             hold = None if one.start is None else self._hold_before(one.client, one.start, found.key)
-            if hold is not None and hold not in named:
+            if hold is None or hold in named:
+                continue
+            if hold.end is None or hold.end >= (one.start or 0):
                 named.append(hold)
         return named
 
     def _hold_before(self, client: str, time: int, key: str = "") -> TimelineHold | None:
-        fits = (one for one in self._facts.holds if one.client == client and one.start <= time)
-        return max((one for one in fits if key in ("", one.key)), key=lambda one: one.start, default=None)
+        held = self._held.get(client, [])
+        earlier = reversed(held[: bisect_right(held, time, key=lambda one: one.start)])
+        return next((one for one in earlier if key in ("", one.key)), None)
 
     def _removers(self, first: int, last: int, clients: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Yield each other client that ended a client's ownership of a key, with the time."""
@@ -123,7 +118,7 @@ class _GroupFinder:
                 continue
             for position in self._within(stay.end - MARGIN_NS, stay.end):
                 message = self._messages[position]
-                if message.server == stay.host and message.client not in seen and self.change(message):
+                if message.server == stay.host and message.client not in seen and self.change(message) is not None:
                     seen.add(message.client)
                     yield message.client, _times(message)[0]
 
@@ -134,10 +129,10 @@ class _GroupFinder:
             if _times(self._messages[position])[-1] >= first:
                 yield position
 
-    def change(self, message: TracedMessage) -> _Change | None:
-        """Return the change of an owner that a message has made; None without one."""
+    def change(self, message: TracedMessage) -> int | None:
+        """Return the time (ns) at which a message has changed the owner of a key; None if it has not."""
         arrived, executed = message.arrived, message.executed
-        moments = self._moments.get(message.server)
+        moments = self._changes.get(message.server)
         if moments is None or (arrived is None and executed is None):
             return None
         since = executed if arrived is None else arrived
@@ -147,7 +142,7 @@ class _GroupFinder:
         exact = {since, done}
         for at in range(bisect_left(moments, since), bisect_right(moments, done)):
             if moments[at] in exact or done - since <= QUICK_NS:
-                return self._changes[message.server][at]
+                return moments[at]
         return None
 
     def _decisive(
@@ -169,24 +164,19 @@ class _GroupFinder:
                 continue
             known = message.client in clients
             change = self.change(message) if known or message.request else None
-            if (known and _lost(message)) or (change is not None and (known or change.time <= violation[1])):
+            if (known and _lost(message)) or (change is not None and (known or change <= violation[1])):
                 found.add(position)
         return sorted({*found, *latest.values()})[:MOST_DECISIVE]
 
 
-def _entries(call: Call) -> set[int]:
-    return {call.invoke.index} if call.done is None else {call.invoke.index, call.done.index}
-
-
-def _changes(states: Iterable[KeyState]) -> dict[str, list[_Change]]:
-    """Return the changes of owners on each server, in the order of time."""
+def _changes(states: Iterable[KeyState]) -> dict[str, list[int]]:
+    """Return the times (ns) at which each server had another owner of a key than before, in order."""
     owners: dict[tuple[str, str], str | None] = {}
-    found: dict[str, list[_Change]] = {}
+    found: dict[str, list[int]] = {}
     for state in sorted(states, key=lambda state: state.time):
         slot = state.host, state.key
-        before = owners.get(slot)
-        if state.answers and before != state.owner:
-            found.setdefault(state.host, []).append(_Change(state.time, state.key, before, state.owner))
+        if state.answers and owners.get(slot) != state.owner:
+            found.setdefault(state.host, []).append(state.time)
             owners[slot] = state.owner
     return found
 
