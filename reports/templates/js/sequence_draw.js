@@ -61,8 +61,10 @@ function drawWindow(state) {
   const last = state.printing ? Math.min(count, first + PRINTED) : Math.min(count, Math.ceil((canvas.scrollTop + canvas.clientHeight) / row) + spare);
   const begin = top + first * row - (first ? 0 : top), end = top + last * row + 10, view = { first, last, begin, end };
   state.drawn = view;
-  const parts = [...drawBands(state, view), ...drawLaneLines(state, view), ...drawBars(state, view)];
-  for (let position = first; position < last; position++) parts.push(drawRow(state, position));
+  const rows = [];
+  state.texts = new Map();
+  for (let position = first; position < last; position++) rows.push(drawRow(state, position));
+  const parts = [...drawBands(state, view), ...drawLaneLines(state, view), ...drawBars(state, view), ...rows];
   const { width } = state, height = end - begin;
   state.sheet.innerHTML = `<svg style="top: ${state.printing ? 0 : begin}px" width="${width}" height="${height}" viewBox="0 ${begin} ${width} ${height}" aria-hidden="true">${PATTERNS}${parts.join("")}</svg>`;
   if (state.printing) state.sheet.style.height = `${height}px`;
@@ -127,36 +129,57 @@ function drawKept(state, view, row, name, key) {
   const who = run.texts[stays.who[row]], x = state.x[name] - 10 + 8 * key, client = run.tone[stays.who[row]];
   const kind = client < 0 ? "x" : "abcd"[client % 4];
   const drawn = bar(state, view, `kept tone-${kind}`, x, 20, start, end, `${name} has ${run.keys[key]} for ${who}`);
-  const y = Math.max(placeOf(state, start), view.begin), high = Math.min(placeOf(state, end), view.end) - y;
-  return high < 14 || who.length > 3 ? drawn : `${drawn}<text class="who tone-${kind}" x="${x + 10}" y="${y + Math.min(high / 2 + 4, 15)}" text-anchor="middle">${escaped(who)}</text>`;
+  const y = Math.max(placeOf(state, start), view.begin), last = Math.min(placeOf(state, end), view.end);
+  return last - y < 14 || who.length > 3 ? drawn : `${drawn}<text class="who tone-${kind}" x="${x + 10}" y="${freePlace(state, x + 10, y, last)}" text-anchor="middle">${escaped(who)}</text>`;
+}
+
+// The place of a name on a bar from y to end: the first of the next rows whose text does not cross the bar.
+function freePlace(state, x, y, end) {
+  const { top, row } = SEQUENCE, first = Math.ceil((y - top) / row);
+  for (let position = first; position < first + 8 && top + (position + 0.8) * row <= end; position++) {
+    const [from, until] = state.texts.get(position) ?? [0, 0];
+    if (x + 12 < from || x - 12 > until) return top + (position + 0.7) * row;
+  }
+  return Math.min(y + 15, (y + end) / 2 + 4);
+}
+
+const LETTER = 7;  // px, about the width of one
+
+// Remember how far the text of a row reaches, from x to the right (way 1) or to the left (way -1).
+function noteText(state, position, x, way, text) {
+  const wide = way * text.length * LETTER;
+  state.texts.set(position, [Math.min(x, x + wide), Math.max(x, x + wide)]);
 }
 
 function drawRow(state, position) {
   const { top, row } = SEQUENCE, step = stepAt(state, position), y = top + (position + 0.7) * row;
   const chosen = position === state.at ? " chosen" : "";
   const back = `<rect class="back" x="0" y="${y - row * 0.7}" width="${state.width}" height="${row}"/><text x="4" y="${y}">${clock(step.time)}</text>`;
-  const inside = step.event ? drawEvent(state, step, y) : drawArrow(state, step, y);
+  const inside = step.event ? drawEvent(state, step, y, position) : drawArrow(state, step, y, position);
   const kind = step.event ? ` event ${step.event}` : `${step.lost ? " lost" : ""}${state.group.decisive.has(step.i) && state.mode !== "decisive" ? " decisive" : ""}`;
   return `<g class="row${kind}${chosen}" data-row="${position}">${back}${drawGap(state, position, y)}${inside}<title>${escaped(stepText(state, step))}</title></g>`;
 }
 
 // A mark on the host's line, and the text on the side with more room.
-function drawEvent(state, step, y) {
+function drawEvent(state, step, y, position) {
   const x = state.x[step.host], { left } = SEQUENCE;
+  if (x === undefined) noteText(state, position, left, 1, step.text);
   if (x === undefined) return `<line class="across" x1="${left}" x2="${state.width}" y1="${y + 6}" y2="${y + 6}"/><text x="${left + 4}" y="${y}">${escaped(fitted(step.text, state.width - left))}</text>`;
   const right = x - left < (state.width - left) / 2, room = right ? state.width - x - 18 : x - left - 18;
   const text = fitted(step.text, room);
+  noteText(state, position, x, right ? 1 : -1, `  ${text}`);
   return `<path class="mark" d="M${x} ${y - 10}l6 6l-6 6l-6 -6z"/><text x="${right ? x + 16 : x - 16}" y="${y}" text-anchor="${right ? "start" : "end"}">${escaped(text)}</text>`;
 }
 
 const LATE = 100000;  // µs
 
 // The text stands beside the sender. The arrow of a late message slopes to the row of its arrival.
-function drawArrow(state, step, y) {
+function drawArrow(state, step, y, position) {
   const from = state.x[step.from], to = state.x[step.to], way = Math.sign(to - from);
   const down = step.end !== null && step.end - step.time > LATE ? placeOf(state, step.end) - y : 0;
   const begin = from + 10 * way, end = step.lost ? (from + to) / 2 : to - 10 * way;
-  const room = Math.abs(to - from) - 26, label = fitted(arrowText(state, step), state.wide > 110 ? Math.min(room, Math.max(state.wide - 28, 130)) : room);
+  const room = Math.abs(to - from) - 26, label = fitted(arrowText(state, step), state.wide > 110 ? Math.min(room, Math.max(state.wide - 34, 90)) : room);
+  noteText(state, position, from, way, `  ${label}`);
   const cross = step.lost ? `<path class="cross" d="M${end - 6} ${y - 6}l12 12m0 -12l-12 12"/>` : `<path class="head" d="M${end} ${y + down}l${-8 * way} -4v8z"/>`;
   return `<line class="arrow" x1="${begin}" x2="${end}" y1="${y}" y2="${y + down}"/>${cross}`
     + `<text x="${from + 15 * way}" y="${y - 4}" text-anchor="${way > 0 ? "start" : "end"}">${escaped(label)}</text>`;
