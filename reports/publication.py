@@ -68,6 +68,8 @@ class CellView:
     text: str
     why: str
     link: str
+    share: str = ""
+    """How many runs a kept cell is made from."""
 
     @property
     def tone(self) -> str:
@@ -191,7 +193,9 @@ def _flag(lock: PublishedLock, one: PublishedProperty) -> CellView:
 
 
 def _need(lock: PublishedLock, need: PublishedNeed) -> CellView:
-    return CellView(need.state, WORDS[need.state], need.why, f"{_address(lock.page)}#need-{anchor(need.name)}")
+    runs = counted(need.judged, "run") if need.state == "kept" else ""
+    link = f"{_address(lock.page)}#need-{anchor(need.name)}"
+    return CellView(need.state, WORDS[need.state], need.why, link, runs)
 
 
 def _cost(lock: PublishedLock) -> tuple[CellView, str]:

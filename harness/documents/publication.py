@@ -81,9 +81,12 @@ class PublishedNeed(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Name of the need: a column of the index."""
     state: PublishedState
-    """The worst state of the families that have a verdict; ``not-tested`` if none has one."""
+    """The worst state of the families that have a verdict; ``not-tested`` if none has one, or if no violation was found
+    and a known failure is in a family without a verdict."""
     families: tuple[str, ...] = ()
     """The families that have a verdict."""
+    judged: int = 0
+    """Runs (of explorations: schedules) with a verdict in the results that show the state."""
     why: str = ""
     """Why, in a sentence."""
 

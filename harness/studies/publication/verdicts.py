@@ -105,15 +105,27 @@ def needs(found: Sequence[PublishedFamily]) -> tuple[PublishedNeed, ...]:
     )
 
 
+def _known_failure(one: PublishedFamily) -> bool:
+    return any(result.known_failure for result in one.evidence)
+
+
 def _need(name: str, members: Sequence[PublishedFamily]) -> PublishedNeed:
     state = worst(one.state for one in members)
     decided = [one for one in members if one.state != "not-tested"]
     untested = [one.fault for one in members if one.state == "not-tested"]
-    if not decided:
-        shown = next((one.why for one in members if one.evidence), members[0].why if members else "")
-        return PublishedNeed(name=name, state=state, why=shown)
+    open_failures = [one.why for one in members if one.state == "not-tested" and _known_failure(one)]
+    if not decided or (state == "kept" and open_failures):
+        reasons = [*open_failures, *(one.why for one in members if one.evidence), *(one.why for one in members)]
+        return PublishedNeed(name=name, state="not-tested", why=next(iter(reasons), ""))
     shown = next(one.why for one in decided if one.state == state)
     if state == "kept" and len(decided) > 1:
         shown = " ".join(f"{one.fault}: {one.why}" for one in decided)
     more = f" Not tested: {', '.join(untested)}." if untested else ""
-    return PublishedNeed(name=name, state=state, families=tuple(one.fault for one in decided), why=f"{shown}{more}")
+    results = {result for one in decided for result in one.evidence if result.state == state}
+    return PublishedNeed(
+        name=name,
+        state=state,
+        families=tuple(one.fault for one in decided),
+        judged=sum(result.judged for result in results),
+        why=f"{shown}{more}",
+    )
