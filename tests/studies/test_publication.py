@@ -394,11 +394,16 @@ def test_a_run_of_an_earlier_nightly_run_does_not_count(tmp_path: Path) -> None:
     """The latest nightly run made the same scenario, and found no violation."""
     store, names = tmp_path / "store", "redis-token/20261120T020000Z-0"
     publications.run(store / names, "results-violation", lock="redis-token")
-    same = {"lock": "redis-token", "safe": True, "faults": ["kill"], "workload": "mutex"}
-    violated = {"valid": False, "states": {"resource": "broken"}, "state": "violated", "folder": f"store/{names}"}
+    same: dict[str, Any] = {"lock": "redis-token", "safe": True, "faults": ["kill"], "workload": "mutex"}
+    violated: dict[str, Any] = {
+        "valid": False,
+        "states": {"resource": "broken"},
+        "state": "violated",
+        "folder": f"store/{names}",
+    }
     nights.add(store / "results.db", nights.night(20, [nights.outcome("x", **same, **violated)]))
     assert family_of(lock_of(gathered(store)[0], "redis-token"), "kill").state == "broken"
-    kept = {"valid": True, "states": {"resource": "kept"}, "state": "as-expected"}
+    kept: dict[str, Any] = {"valid": True, "states": {"resource": "kept"}, "state": "as-expected"}
     nights.add(store / "results.db", nights.night(21, [nights.outcome("x", **same, **kept)]))
     found = family_of(lock_of(gathered(store)[0], "redis-token"), "kill")
     assert (found.state, len(found.evidence)) == ("kept", 1)
