@@ -1,5 +1,5 @@
 """Code that a plan names: ``package.module:Class`` outside the harness, images of servers, machines on which programs
-are started, and hooks.
+are started, hooks, and environment variables whose values are sent to servers.
 
 A plan may come from a stranger. Commands that run a plan from a file refuse such code unless the user allowed it on the
 command line. Names of the catalogues and of installed entry points have no colon, so they are not code of a plan.
@@ -7,6 +7,7 @@ command line. Names of the catalogues and of installed entry points have no colo
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection
 from typing import Final
@@ -18,6 +19,8 @@ from .model import Plan
 
 OWN: Final = ("lock_impls", "scenarios.locks", "scenarios.mutants", "worker.workloads", "faults", "checkers")
 """Packages of the harness whose classes plans may name."""
+_VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+"""An environment variable in the address of a server, in place of a password."""
 HOOK: Final = "hook command"
 """What a command of a hook is called among the code of a plan."""
 
@@ -38,6 +41,7 @@ def code_in(plan: Plan) -> dict[str, str]:
     found |= dict.fromkeys((*plan.hosts, *plan.client_hosts), "SSH host")
     on_hosts = {plan.client_python: "Python", plan.host_setup: "setup command", plan.ssh_config: "ssh_config"}
     found |= dict.fromkeys(hook_commands(plan.hooks), HOOK)
+    found |= {(one[1] or one[2]): "environment variable" for text in plan.servers for one in _VARIABLE.finditer(text)}
     return found | {name: what for name, what in on_hosts.items() if name}
 
 

@@ -123,13 +123,13 @@ def commands(command: str, observe: str, heal: str = "", within: float = 20.0) -
 
 
 def runner(hook: HookCommands) -> HookRunner:
-    found = HookRunner({"kill": hook}, {"n1": "127.0.0.1:7001", "n2": "127.0.0.1:7002"}.__getitem__)
+    found = HookRunner({"kill": hook}, ["n1", "n2"], {"n1": "127.0.0.1:7001", "n2": "127.0.0.1:7002"}.__getitem__)
     found.prepare()
     return found
 
 
 def strike(hook: HookCommands) -> tuple[str, dict[str, Any]]:
-    return runner(hook).strike("kill", ["n1"], {}).observe(threading.Event())
+    return runner(hook).strike("kill", ["n1", "n2"], {}).observe(threading.Event())
 
 
 def test_a_state_that_changes_confirms_the_fault(tmp_path: Path) -> None:
@@ -143,6 +143,13 @@ def test_a_command_without_effect_confirms_nothing() -> None:
     problem, facts = strike(commands("true", "echo up"))
     assert problem == "another output or exit status of the observation within 1 s"
     assert (facts["before"]["output"], facts["after"]["output"]) == ("up", "up")
+
+
+def test_observations_of_other_servers_are_not_compared_with_those_at_the_start(tmp_path: Path) -> None:
+    hooks = runner(commands(f"touch {tmp_path}/down", f"echo $HARNESS_HOSTS $HARNESS_ADDRESSES; ls {tmp_path}"))
+    problem, facts = hooks.strike("kill", ["n2"], {}).observe(threading.Event())
+    assert problem == ""
+    assert facts["before"]["output"] == "n2 127.0.0.1:7002"
 
 
 def test_an_exit_status_is_a_part_of_the_state(tmp_path: Path) -> None:

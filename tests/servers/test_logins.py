@@ -25,7 +25,7 @@ from harness.errors import EnvironmentLacking, UsageError
 from harness.fidelity.mysql.pair import MysqlComparison
 from harness.fidelity.postgres.pair import answers, copy_data, install, server_command
 from harness.fidelity.processes import Place, ServerProcess
-from harness.plan import dump, load
+from harness.plan import dump, load, refuse_untrusted
 from harness.run.completion import complete
 from harness.run.judging import Result
 
@@ -107,6 +107,15 @@ def test_a_plan_has_the_variable_only(tmp_path: Path) -> None:
     (tmp_path / "plan.toml").write_text(dump(plan))
     assert SECRET not in dump(plan)
     assert load(tmp_path / "plan.toml").servers == (text,)
+
+
+def test_a_variable_that_a_file_names_needs_permission() -> None:
+    """Otherwise a file of a stranger could send any variable to a server of his."""
+    text = f"redis+sentinel://${{{VARIABLE}}}:${VARIABLE}@127.0.0.1/mymaster"
+    plan = Plan(lock="redis-token", cluster="servers", servers=(text,))
+    with pytest.raises(UsageError, match=f"environment variable {VARIABLE};.*--allow {VARIABLE}"):
+        refuse_untrusted(plan, "plan.toml", (), hooks=True)
+    refuse_untrusted(plan, "plan.toml", (VARIABLE,))
 
 
 # Runs.

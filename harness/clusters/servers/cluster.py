@@ -102,7 +102,7 @@ class DirectCluster(ProcessMethods):
         self._resource_config = resource
         self._report = report
         self._about = _examined(self._servers, self._addresses)
-        self._hooks = HookRunner(hooks or {}, self._place_of, self._redact)
+        self._hooks = HookRunner(hooks or {}, list(self._servers), self._place_of, self._redact)
         self._entries = EntryThread()
         self._clients: dict[str, LocalClient] = {}
         self._peers: dict[str, tuple[str, int]] = {}
@@ -124,8 +124,7 @@ class DirectCluster(ProcessMethods):
     @property
     def hosts(self) -> list[ServerOfUser | LocalClient]:
         servers = [ServerOfUser(name, server.host) for name, server in self._servers.items()]
-        places = [place for address in self._addresses for place in address.sentinels]
-        sentinels = [ServerOfUser(f"s{at + 1}", host, "sentinel") for at, (host, _) in enumerate(places)]
+        sentinels = [ServerOfUser(name, host, "sentinel") for name, (host, _) in self._sentinels().items()]
         return [*servers, *sentinels, *self._clients.values()]
 
     def _redact(self, text: str) -> str:
@@ -135,10 +134,14 @@ class DirectCluster(ProcessMethods):
                 text = text.replace(address.password, "***")
         return text
 
-    def _place_of(self, server: str) -> str:
-        """Return the present ``host:port`` of a server, "" if that is not known."""
+    def _sentinels(self) -> dict[str, tuple[str, int]]:
+        places = [place for address in self._addresses for place in address.sentinels]
+        return {f"s{at + 1}": place for at, place in enumerate(places)}
+
+    def _place_of(self, name: str) -> str:
+        """Return the present ``host:port`` of a server or sentinel, "" if that is not known."""
         try:
-            host, port = self._servers[server].target
+            host, port = self._servers[name].target if name in self._servers else self._sentinels()[name]
         except NoAnswerError:
             return ""
         return f"{host}:{port}"

@@ -158,23 +158,25 @@ class RunningStrike:
 
 
 class HookRunner:
-    """The hooks of a run, by fault; implements :class:`harness.clusters.abilities.ServerHooks`. ``place_of`` returns
-    the present ``host:port`` of a server, "" if it is not known. ``redact`` removes secrets from outputs."""
+    """The hooks of a run, by fault; implements :class:`harness.clusters.abilities.ServerHooks`. ``servers`` are the
+    hosts that a fault without a target strikes. ``place_of`` returns the present ``host:port`` of a host, "" if it is
+    not known. ``redact`` removes secrets from outputs."""
 
     def __init__(
         self,
         hooks: Mapping[str, HookCommands],
+        servers: Sequence[str],
         place_of: Callable[[str], str],
         redact: Callable[[str], str] = lambda text: text,
     ) -> None:
-        self._hooks, self._place_of, self._redact = dict(hooks), place_of, redact
+        self._hooks, self._servers, self._place_of, self._redact = dict(hooks), list(servers), place_of, redact
         self._usual: dict[str, CommandResult] = {}
         self._strikes: list[RunningStrike] = []
 
     def prepare(self) -> None:
         """Observe the state of each fault before the clients start. Raises UsageError if an observation cannot run."""
         for fault in self._hooks:
-            self._usual[fault] = usual = self._run(fault, "observe", {})
+            self._usual[fault] = usual = self._run(fault, "observe", self._servers, {})
             if usual.status is None or usual.status in NOT_STARTED:
                 how = "takes longer than observe_within" if usual.status is None else f"ends with {usual.status}"
                 raise UsageError(f"hooks.{fault}.observe {how} before the fault: {usual.output or 'no output'}")
@@ -183,23 +185,21 @@ class HookRunner:
         return self._hooks.keys()
 
     def strike(self, fault: str, hosts: Sequence[str], params: Mapping[str, Any]) -> HookedStrike:
-        environment = {
-            "HARNESS_FAULT": fault,
-            "HARNESS_HOSTS": " ".join(hosts),
-            "HARNESS_PARAMS": json.dumps(params),
-        }
-
-        def run(part: str) -> CommandResult:  # asking for a place takes time, which the strike must not
-            places = filter(None, map(self._place_of, hosts))
-            return self._run(fault, part, {**environment, "HARNESS_ADDRESSES": " ".join(places)})
-
         usual = self._usual.pop(fault, None)  # a later strike may find what the one before has left
-        strike = RunningStrike(run, self._hooks[fault], usual)
+        if list(hosts) != self._servers:  # an observation of other hosts says something else
+            usual = None
+        strike = RunningStrike(lambda part: self._run(fault, part, hosts, params), self._hooks[fault], usual)
         self._strikes.append(strike)
         return strike
 
-    def _run(self, fault: str, part: str, environment: Mapping[str, str]) -> CommandResult:
+    def _run(self, fault: str, part: str, hosts: Sequence[str], params: Mapping[str, Any]) -> CommandResult:
         hook = self._hooks[fault]
+        environment = {
+            "HARNESS_FAULT": fault,
+            "HARNESS_HOSTS": " ".join(hosts),
+            "HARNESS_ADDRESSES": " ".join(filter(None, map(self._place_of, hosts))),
+            "HARNESS_PARAMS": json.dumps(params),
+        }
         found = run_command(getattr(hook, part), getattr(hook, f"{part}_within"), environment)
         return CommandResult(found.status, self._redact(found.output), found.seconds)
 
