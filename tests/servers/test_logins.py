@@ -88,6 +88,7 @@ def test_tls_is_in_the_address() -> None:
         ("mysql://127.0.0.1?sslmode=require", "unknown option of mysql:// 'sslmode'"),
         ("memcached://app@127.0.0.1", "with redis, postgresql, mysql, not with memcached"),
         ("redis://127.0.0.1/1", "expected only redis://HOST:PORT"),
+        ("redis://app@127.0.0.1", "a user of a Redis needs a password"),
     ],
 )  # fmt: skip
 def test_wrong_logins_and_options_are_refused(text: str, message: str) -> None:

@@ -162,6 +162,10 @@ def _login(parts: SplitResult, service: str) -> tuple[str, str]:
         listed = ", ".join(_scheme_of(name) for name in _LOGINS)
         raise UsageError(f"servers: an address may have a user and a password with {listed}, not with {service}")
     if not password:
+        if user and service == "redis":
+            raise UsageError(
+                f"servers: a user of a Redis needs a password: {parts.scheme}://{user}:$NAME@{parts.hostname}"
+            )
         return user, ""
     variable = _VARIABLE.fullmatch(password)
     if variable is None:
