@@ -75,11 +75,12 @@ class RealServers(ABC):
 
     def image_with_releases(self, images: Images, own: str, releases: Sequence[str]) -> str:
         """Return the reference of an image of servers that has these releases, and the one with which they start,
-        below ``/releases``. ``own`` is the user's image, empty for the kind's."""
+        below ``/releases``; the servers' image itself if there are none. ``own`` is the user's image, empty for the
+        kind's."""
         base = own or images.server(KINDS.find(self.kind).service)
         started = [self.options["release"]] if "release" in self.options else []
         wanted = sorted({*started, *releases} - {DEFAULT_RELEASE})
-        return images.with_releases(base, wanted, self.PROGRAMS)
+        return images.with_releases(base, wanted, self.PROGRAMS) if wanted else base
 
     @abstractmethod
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
