@@ -36,6 +36,7 @@ def visible_locks(page: Page) -> list[str]:
     return page.locator("#row-table tr:visible .name").all_inner_texts()
 
 
+@pytest.mark.slow
 def test_the_index_is_filtered_by_needs_and_its_cells_lead_to_the_runs(opened: Open) -> None:
     page = opened("index.html", width=390)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

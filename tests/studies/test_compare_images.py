@@ -12,7 +12,8 @@ from harness.errors import UsageError
 from harness.faults.catalogue import default_specs
 from harness.plan import Plan
 from harness.reports import versions_report
-from harness.studies.compare_images import ImagesRequest, compare_images, plan_on
+from harness.studies.compare_images import ImagesRequest, compare_images
+from harness.studies.server_images import plan_on
 from harness.studies.versions import exit_status
 
 PAUSED = Plan(
