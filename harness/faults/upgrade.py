@@ -29,7 +29,8 @@ STOPS_WITHIN_S: Final = 12.0
 """Seconds that a server gets to end. A Redis waits for its replicas for 10 s (shutdown-timeout)."""
 STARTS_WITHIN_S: Final = 20.0
 """Seconds that a server gets to work again."""
-HANDED_OVER_WITHIN_S: Final = 15.0
+HANDED_OVER_WITHIN_S: Final = 40.0
+"""Seconds that another server gets to become the primary. Sentinels take some 12 s for all of it."""
 FIRST_STOP_S: Final = 1.0
 """Seconds that an injection waits until the first server has ended, so that it strikes before a client's next step."""
 
@@ -63,10 +64,6 @@ class _Rollout:
         self._thread.join()
         if self._error is not None:
             raise self._error
-
-    @property
-    def ended(self) -> bool:
-        return not self._thread.is_alive()
 
     def reported(self) -> dict[str, str]:
         return {host: self._releases.reported_version(host) for host in self.versions}
@@ -117,7 +114,7 @@ class RollingUpgrade(Fault, frozen=True):
 
     ``to`` is a value of the server option ``release``, or ``default`` for the release of the servers' own image.
     Replicas come before their primary. With ``hand_over`` the primary first lets a replica take over. The heal ends
-    the pauses only: servers stay upgraded.
+    the pauses only: the upgrade goes on to its end, and servers stay upgraded.
     """
 
     name: ClassVar[str] = "rolling-upgrade"
@@ -154,7 +151,8 @@ class RollingUpgrade(Fault, frozen=True):
             return Observation(upgraded, {**versions, **rollout.facts}, expected)
 
         def healed() -> Observation:
-            serving = {host: serves and rollout.ended for host, serves in rollout.serving().items()}
+            rollout.await_end()
+            serving = rollout.serving()
             facts = {"versions": rollout.reported(), "stays_upgraded": True, "serves": serving}
             return Observation(serving, facts, "all of them upgraded and serving; they stay upgraded")
 

@@ -193,15 +193,25 @@ class SentinelServers(RedisServers, RealPeers):
         return bool(info) and (info["role"] == "master" or info.get("master_link_status") == "up")
 
     def hand_over(self, host: str, within_s: float) -> bool:
-        """Let the sentinels promote a replica, as an operator does (Redis documentation, "SENTINEL FAILOVER")."""
+        """Let the sentinels promote a replica, as an operator does (Redis documentation, "SENTINEL FAILOVER"), and wait
+        until all of them name it and the former primary is a replica. They make it one some 10 s after the promotion.
+        It need not receive data then: an older release cannot load those of a newer one."""
         deadline = time.monotonic() + within_s
         asked = False
-        while (primary := self.primary()) in (None, host) and time.monotonic() < deadline:
+        while not (done := self._follows_another(host)) and time.monotonic() < deadline:
             asked = asked or any(
                 self._ask(sentinel, lambda client: client.sentinel_failover(SERVICE)) for sentinel in self._sentinels()
             )
-            time.sleep(0.02)
-        return primary not in (None, host)
+            time.sleep(0.05)
+        return done
+
+    def _follows_another(self, host: str) -> bool:
+        """Return whether all sentinels name the same other primary, and ``host`` is a replica of that."""
+        named = {self._named(sentinel) for sentinel in self._sentinels()}
+        info: Any = self._ask(host, lambda client: client.info("replication"))
+        if not info or len(named) > 1 or named & {None, host}:
+            return False
+        return bool(info.get("master_host") == self.addresses[named.pop() or ""])
 
     def ready(self, host: str) -> bool:
         replicas = len(self.data_hosts) - 1
