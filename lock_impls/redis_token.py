@@ -10,7 +10,8 @@ late without knowing it. The token is random, so a resource cannot use it to che
 
 Known failures: ttl-pause-write, ttl-check-then-pause, ttl-net-delay, ttl-overrun, lost-reply-acquire, late-acquire,
 set-drops-ttl, redis-clock-fwd, redis-clock-back, redis-async-failover, redis-split-brain, redis-cluster-failover,
-redis-cluster-minority, redis-restart-empty, redis-aof-1s, redis-evict, redis-oom.
+redis-cluster-minority, redis-restart-empty, redis-aof-1s, redis-upgrade, redis-evict,
+redis-oom.
 """
 
 from __future__ import annotations

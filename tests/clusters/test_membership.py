@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, cast
 
+import etcd3
 import pytest
 from kazoo.client import KazooClient
 
@@ -230,6 +232,34 @@ def test_a_zookeeper_session_outlives_the_removal_of_its_server(cluster: DockerC
     finally:
         client.stop()
         client.close()
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+@pytest.mark.parametrize("cluster", ["etcd"], indirect=True)
+def test_a_lease_of_etcd_outlives_the_removal_of_its_member_and_a_watch_does_not(cluster: DockerCluster) -> None:
+    gone, other = [name for name in ("n1", "n2", "n3") if name != leader_of(cluster)]
+    addresses = cluster.servers.addresses
+    client, through = (etcd3.client(host=addresses[name], port=2379, timeout=5) for name in (gone, other))
+    lease = client.lease(60)
+    client.put("held", "x", lease)
+    ended = threading.Event()
+
+    def on_answer(answer: object) -> None:
+        if isinstance(answer, Exception):
+            ended.set()
+
+    client.add_watch_callback("held", on_answer)
+    damage = inject(cluster, gone)
+    assert damage.observe().effective
+    assert ended.wait(60)
+    assert through.get("held")[0] == b"x"
+    assert through.get_lease_info(lease.id).TTL > 0
+    assert next(iter(through.refresh_lease(lease.id))).TTL == 60
+    damage.heal()
+    assert until_healed(damage.healed).effective
+    assert etcd3.client(host=addresses[gone], port=2379, timeout=5).get("held")[0] == b"x"
+    through.revoke_lease(lease.id)
 
 
 @pytest.mark.docker
