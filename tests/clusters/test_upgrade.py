@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, cast
 
@@ -15,6 +15,8 @@ from harness.clusters.abilities import RELEASES
 from harness.clusters.base import Cluster
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.hosts import STANDBY
+from harness.clusters.docker.images.images import Images
+from harness.clusters.docker.services.redis import RedisServers
 from harness.errors import UsageError
 from harness.faults.base import Damage, InjectionContext
 from harness.faults.catalogue import build_fault, fault_class
@@ -162,6 +164,37 @@ def test_a_start_runs_the_release_that_it_names(tmp_path: Any) -> None:
             ["sh", "-c", script, "standby", "", "uname"], input=line, capture_output=True, text=True, check=True
         )
         assert done.stdout == expected
+
+
+class _Images:
+    """Records which images are asked for."""
+
+    def server(self, name: str) -> str:
+        return f"own {name}"
+
+    def with_releases(self, base: str, releases: list[str], programs: Mapping[str, str]) -> str:
+        return f"{base} with {', '.join(releases)} as {', '.join(programs.values())}"
+
+
+@pytest.mark.parametrize(
+    ("options", "own", "releases", "image"),
+    [
+        ({}, "", [], "own redis"),
+        ({}, "", ["default"], "own redis"),
+        ({}, "mine:1", ["valkey-8.1.8"], "mine:1 with valkey-8.1.8 as redis-server"),
+        (
+            {"release": "redis-6.2.14"},
+            "",
+            ["default", "valkey-8.1.8", "valkey-8.1.8"],
+            "own redis with redis-6.2.14, valkey-8.1.8 as redis-server",
+        ),
+    ],
+)
+def test_the_image_has_the_releases_of_a_run(
+    options: dict[str, Any], own: str, releases: list[str], image: str
+) -> None:
+    servers = RedisServers("redis-single", 1, options)
+    assert servers.image_with_releases(cast(Images, _Images()), own, releases) == image
 
 
 def cluster_of(kind: str, nodes: int = 0, **options: Any) -> Iterator[DockerCluster]:

@@ -212,7 +212,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         own = images.ensure(self._image) if self._image else ""
         roles, servers = self.servers.roles, self.servers
         there = {name: own if own and role == "server" else servers.image(images, name) for name, role in roles.items()}
-        if RELEASES in self._needs:
+        if self._upgradable:
             both = servers.image_with_releases(images, own, self._releases)
             there |= dict.fromkeys(servers.data_hosts, both)
         needs = self._clients
@@ -225,6 +225,11 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self.kind, roles, there, images.server_tools(), disks, self._privileges(disks), tuple(self._names),
             client_image, self._clients.source, proxy_image, self._by_hand, images.client,
         )  # fmt: skip
+
+    @property
+    def _upgradable(self) -> bool:
+        """Whether the servers may be started as another release, and can be."""
+        return RELEASES in self._needs and bool(self.servers.PROGRAMS)
 
     def _privileges(self, disks: Sequence[str]) -> frozenset[Privilege]:
         wanted: dict[Privilege, bool] = {
@@ -261,7 +266,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._data_files = DataFiles(
                 self._helper, self._boxes, self.servers.NEWEST, lambda host: self._server(host).starts
             )
-        if RELEASES in self._needs:
+        if self._upgradable:
             self._upgrades = Upgrades(self.servers, self._server, self.end)
         if PROCESSORS in self._needs:
             self._processors = Processors(self._helper, self._boxes)
@@ -350,7 +355,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
             on_line = partial(self.servers.on_log_line, name)
             program, restore = self.servers.program(name), self.servers.RESTORE
             server = self._hosts[name] = ServerHost(name, role, self._boxes[name], program, restore, on_line)
-            if RELEASES in self._needs and role == "server":
+            if self._upgradable and role == "server":
                 server.release = self.servers.options.get("release", "")
             self._closing.callback(server.close)
         self._hosts.update(clients)
