@@ -69,7 +69,7 @@ EVERYWHERE = frozenset(ABILITIES) - {
 }
 CHANGEABLE = {"etcd", "zookeeper"}
 """Kinds whose members can be changed in containers."""
-UPGRADED = {"redis-single", "redis-independent", "redis-sentinel"}
+UPGRADED = {"etcd", "redis-single", "redis-independent", "redis-sentinel"}
 """Kinds whose servers can be started as another release in containers."""
 IN_MEMORY = {"memcached", "hazelcast"}
 READ = ("redis-", "mysql-", "postgres", "memcached")

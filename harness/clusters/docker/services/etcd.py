@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from harness.clusters.docker.containers.server_tools import script
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
@@ -25,6 +26,7 @@ class EtcdServers(EtcdGateway, RealPeers):
     """See :class:`harness.clusters.docker.kinds.RealServers`. A member that restarts without its data is removed and
     added again by its start command (``docker/server-tools/etcd-member.sh``), which needs a majority of the others."""
 
+    PROGRAMS: ClassVar[Mapping[str, str]] = {"etcd": "etcd", "etcdctl": "etcdctl"}
     KNOCK = b"GET /version HTTP/1.1\r\nHost: member\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
 
     NEWEST = ("etcd/member/wal/*.wal",)
@@ -57,6 +59,26 @@ class EtcdServers(EtcdGateway, RealPeers):
 
     def member_names(self) -> Sequence[str]:
         return self.data_hosts
+
+    # Releases. See :class:`harness.clusters.abilities.ServerReleases`.
+
+    def version_of(self, host: str) -> str:
+        response = self._status(host)
+        return f"etcd {response['version']}" if response else ""
+
+    def serves(self, host: str) -> bool:
+        return self.ready(host)
+
+    def hand_over(self, host: str, within_s: float) -> bool:
+        """Let the leader transfer its leadership, as ``etcdctl move-leader`` does."""
+        deadline = time.monotonic() + within_s
+        while (leader := self.leader()) in (None, host) and time.monotonic() < deadline:
+            ids = self.members(host) or {}
+            follower = next((member for name, member in ids.items() if name != host and self.ready(name)), None)
+            if follower is not None:
+                self._ask(host, "maintenance/transfer-leadership", {"targetID": str(int(follower, 16))})
+            time.sleep(0.05)
+        return leader not in (None, host)
 
     # Members. See :class:`harness.clusters.abilities.Membership`.
 
