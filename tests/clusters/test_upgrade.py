@@ -16,6 +16,7 @@ from harness.clusters.base import Cluster
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.hosts import STANDBY
 from harness.clusters.docker.images.images import Images
+from harness.clusters.docker.services.etcd import EtcdServers
 from harness.clusters.docker.services.redis import RedisServers
 from harness.errors import UsageError
 from harness.faults.base import Damage, InjectionContext
@@ -164,6 +165,38 @@ def test_a_start_runs_the_release_that_it_names(tmp_path: Any) -> None:
             ["sh", "-c", script, "standby", "", "uname"], input=line, capture_output=True, text=True, check=True
         )
         assert done.stdout == expected
+
+
+class _Members(EtcdServers):
+    """Three members of etcd, whose answers are made up. Without ``obeys`` the leader keeps its role."""
+
+    def __init__(self, *, obeys: bool) -> None:
+        super().__init__("etcd", 3, {})
+        self.addresses.update(n1="10.0.0.1", n2="10.0.0.2", n3="10.0.0.3")
+        self.obeys = obeys
+        self.leading = "17"
+        self.moves: list[tuple[str, dict[str, Any]]] = []
+
+    def _ask(self, host: str, path: str, question: dict[str, Any] | None = None) -> dict[str, Any] | None:
+        if path == "maintenance/transfer-leadership":
+            self.moves.append((host, question or {}))
+            if self.obeys:
+                self.leading = (question or {})["targetID"]
+            return {}
+        ids = {"n1": "17", "n2": "18", "n3": "19"}
+        if path == "cluster/member/list":
+            urls = {name: f"http://{ip}:2380" for name, ip in self.addresses.items()}
+            return {"members": [{"ID": ids[name], "name": name, "peerURLs": [urls[name]]} for name in ids]}
+        return {"header": {"member_id": ids[host], "raft_term": "2"}, "leader": self.leading, "version": "3.4.23"}
+
+
+@pytest.mark.parametrize("obeys", [True, False])
+def test_a_leader_of_etcd_is_asked_to_transfer_its_leadership(obeys: bool) -> None:
+    members = _Members(obeys=obeys)
+    assert members.hand_over("n1", 0.2) is obeys
+    assert members.moves[0] == ("n1", {"targetID": "18"})
+    assert len(members.moves) == 1 or not obeys
+    assert members.version_of("n2") == "etcd 3.4.23"
 
 
 class _Images:
