@@ -15,6 +15,9 @@ from .records import FaultRecord, Moment
 
 AGAIN_S: Final = 0.2
 """Seconds between two requests to change the members, while the first one was refused."""
+SERVES_WITHIN_S: float = 15.0
+"""Seconds that a member gets to serve again. A new member of etcd announces itself to the others; if its request is
+lost while it takes over their data, it tries again after 7 s."""
 ONE_SERVER: Final = re.compile(r"one|follower|primary|n\d+")
 """Targets that mean one server."""
 
@@ -63,7 +66,13 @@ class _Change:
                 self._asked_at = time.monotonic()
 
     def back(self) -> Observation:
-        """Observe whether the member is back, and ask for it again if it was refused."""
+        """Wait until the member is back if it should be, and ask for it again if it was refused."""
+        deadline = time.monotonic() + (SERVES_WITHIN_S if self._healed else 0.0)
+        while not (seen := self._look()).effective and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return seen
+
+    def _look(self) -> Observation:
         members, asked = self.reported()
         is_member = members is not None and self.host in members
         refused = not is_member and not self._members.ends_when_removed()

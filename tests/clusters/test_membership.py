@@ -18,6 +18,7 @@ from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.services.etcd import EtcdServers
 from harness.clusters.docker.services.zookeeper import ZooKeeperServers
 from harness.errors import UsageError
+from harness.faults import membership
 from harness.faults.base import Damage
 from harness.faults.catalogue import build_fault, fault_class
 from harness.faults.records import FaultRecord, Moment
@@ -72,7 +73,8 @@ def test_a_follower_is_no_leader() -> None:
     assert damage.observe().facts["led"] is False
 
 
-def test_a_refused_removal_and_a_refused_return_are_asked_for_again() -> None:
+def test_a_refused_removal_and_a_refused_return_are_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "SERVES_WITHIN_S", 0.0)
     cluster = FakeCluster(deaf="all", stubborn="all")
     damage = fault(NAME, target="n2").inject(scene(cast(Cluster, cluster)))
     cluster.deaf = "none"
@@ -202,6 +204,7 @@ class TestContainers:
         damage = inject(cluster, "follower")
         assert damage.observe().effective
         with monkeypatch.context() as patch:
+            patch.setattr(membership, "SERVES_WITHIN_S", 1.0)
             if cluster.kind == "etcd":
                 patch.setattr(cluster, "start", lambda host, wiped: None)
             else:

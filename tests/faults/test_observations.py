@@ -14,7 +14,7 @@ import pytest
 from harness.checkers.faults_seen import FaultsChecker
 from harness.clusters.abilities import Ability
 from harness.clusters.base import Cluster
-from harness.faults import calls, link, pause, starvation
+from harness.faults import calls, link, membership, pause, starvation
 from harness.faults.base import Damage, InjectionContext, Observation, once
 from harness.faults.catalogue import fault_class, fault_names
 from harness.history import History, Op
@@ -62,6 +62,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pause, "PATIENCE", 0.0)
     monkeypatch.setattr(calls, "PATIENCE_S", 0.0)
     monkeypatch.setattr(starvation, "PERIODS", 0.1)
+    monkeypatch.setattr(membership, "SERVES_WITHIN_S", 0.0)
     monkeypatch.setattr(link, "CATCH_WITHIN_S", 0.0)
 
 
