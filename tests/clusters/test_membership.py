@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -111,6 +113,18 @@ def test_each_zookeeper_member_states_where_the_others_are_and_may_be_reconfigur
     command, environment = servers.program("n2")
     assert "reconfigEnabled=true\nserver.1=10.0.0.1:2888:3888:participant;2181\n" in environment["CONF"]
     assert any(word.startswith("-Dzookeeper.DigestAuthenticationProvider.superDigest=super:") for word in command)
+
+
+def test_the_control_side_writes_nothing_about_a_zookeeper_server_that_is_down() -> None:
+    program = """
+from harness.clusters.key_readers.zookeeper import NoAnswer, ZooKeeperKeyReader
+try:
+    ZooKeeperKeyReader("127.0.0.1", 1)
+except NoAnswer:
+    print("no answer")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("no answer\n", "")
 
 
 def test_an_etcd_member_without_a_name_is_known_by_its_address() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from kazoo.client import KazooClient
@@ -12,6 +13,10 @@ from kazoo.retry import KazooRetry
 from harness.clusters.key_watch import ANSWER_S, NoAnswer
 from harness.history.lock_keys import KeyObservation, owner_text
 
+QUIET: Final = logging.getLogger("harness.zookeeper")
+"""Logger of clients of the control side. Without one, kazoo writes to stderr that a server is down."""
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
 SESSION: Final = 4.0
 """Session time-out in seconds. The session stays open and owns no nodes."""
 DIGITS: Final = 10
@@ -29,8 +34,9 @@ class ZooKeeperKeyReader:
     def __init__(self, address: str, port: int) -> None:
         never = KazooRetry(max_tries=0)
         self._client = KazooClient(
-            f"{address}:{port}", timeout=SESSION, read_only=True, connection_retry=never, command_retry=never
-        )
+            f"{address}:{port}", timeout=SESSION, read_only=True, connection_retry=never, command_retry=never,
+            logger=QUIET,
+        )  # fmt: skip
         try:
             self._client.start(timeout=ANSWER_S * 3)
         except (KazooException, KazooTimeoutError, OSError) as error:

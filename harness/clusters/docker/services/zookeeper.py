@@ -153,6 +153,8 @@ class ZooKeeperServers(RealPeers):
         from kazoo.handlers.threading import KazooTimeoutError
         from kazoo.retry import KazooRetry
 
+        from harness.clusters.key_readers.zookeeper import QUIET
+
         never = KazooRetry(max_tries=0)
         with contextlib.ExitStack() as closing:
             try:
@@ -160,7 +162,7 @@ class ZooKeeperServers(RealPeers):
                 address, port = self.reached(host)
                 client = KazooClient(
                     f"{address}:{port}", timeout=4.0, connection_retry=never, command_retry=never,
-                    auth_data=[("digest", ACCOUNT)],
+                    auth_data=[("digest", ACCOUNT)], logger=QUIET,
                 )  # fmt: skip
                 closing.callback(client.close)
                 closing.callback(client.stop)
