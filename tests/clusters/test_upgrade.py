@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 import redis
 
-from harness.clusters.abilities import RELEASES
+from harness.clusters.abilities import RELEASES, leader_of
 from harness.clusters.base import Cluster
 from harness.clusters.docker.cluster import Clients, DockerCluster
 from harness.clusters.docker.hosts import STANDBY
@@ -230,16 +230,16 @@ def test_the_image_has_the_releases_of_a_run(
     assert servers.image_with_releases(cast(Images, _Images()), own, releases) == image
 
 
-def cluster_of(kind: str, nodes: int = 0, **options: Any) -> Iterator[DockerCluster]:
+def cluster_of(kind: str, nodes: int = 0, to: str = "valkey-8.1.8") -> Iterator[DockerCluster]:
     cluster = DockerCluster(
         kind=kind,
         nodes=nodes,
         clients=Clients(1),
         seed=0,
         resource='{"fencing": "off", "stock": {}}',
-        options=options,
+        options={},
         needs=frozenset({RELEASES}),
-        releases=("valkey-8.1.8", "default"),
+        releases=(to, "default"),
     )
     try:
         cluster.start_all()
@@ -317,3 +317,15 @@ def test_the_sentinels_hand_over_before_the_primary_is_upgraded() -> None:
         assert client(cluster, new).get("kept") == "x"
         info: Any = client(cluster, "n1").info("replication")
         assert info["role"] == "slave"
+
+
+@pytest.mark.docker
+@pytest.mark.xdist_group("docker")
+def test_the_leader_of_etcd_is_upgraded_last_and_transfers_its_leadership() -> None:
+    for cluster in cluster_of("etcd", to="etcd-3.5.35"):
+        leader = leader_of(cluster)
+        seen = inject(cluster, to="etcd-3.5.35").observe()
+        assert seen.effective, seen
+        assert set(seen.facts["versions_after"].values()) == {"etcd 3.5.35"}
+        assert seen.facts["order"][-1] == leader
+        assert seen.facts["handed_over"] == {leader: True}
