@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import urllib.request
 import venv
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +98,26 @@ def test_the_package_comes_from_the_wheel_and_has_no_other_names(environment: Pa
     file, others = json.loads(done.stdout)
     assert Path(file).is_relative_to(environment.parent)
     assert others == []
+
+
+def test_the_wheel_has_the_site_that_was_built_before_it(tmp_path: Path) -> None:
+    """The release builds the site into ``harness/site``; ``tests/docs/test_site.py`` tests the site."""
+    source, code = tmp_path / "source", tmp_path / "code"
+    left_out = shutil.ignore_patterns(".*", "__pycache__", "store", "site", "tests", "docs")
+    shutil.copytree(ROOT, source, ignore=left_out, symlinks=True)
+    (source / "harness" / "site").mkdir()
+    (source / "harness" / "site" / "index.html").write_text("<h1>harness</h1>")
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "wheel", "--no-deps"]
+    subprocess.run([*pip, "-w", str(tmp_path), str(source)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(code)
+    libraries = os.pathsep.join((str(code), sysconfig.get_path("purelib")))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "harness", "docs"], cwd=tmp_path, env={"PYTHONPATH": libraries},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == (code / "harness" / "site" / "index.html").as_uri()
 
 
 def test_type_checkers_use_the_types_of_the_installed_package(environment: Path) -> None:
