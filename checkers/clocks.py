@@ -67,16 +67,16 @@ class Clock:
     def moved(self) -> bool:
         return any(one.offset_ns != self._readings[0].offset_ns or one.rate for one in self._readings)
 
-    def over(self, asked_ns: int, given_ns: int, end_ns: int, until_ns: int) -> tuple[int, int] | None:
+    def over(self, requested_ns: int, given_ns: int, end_ns: int, until_ns: int) -> tuple[int, int] | None:
         """Return when a lease may first have ended by this clock, and how far the clock had gained; None if it did not
         end.
 
-        The lease was granted at some moment from ``asked_ns`` to ``given_ns``, until ``end_ns``. Moments after
+        The lease was granted at some moment from ``requested_ns`` to ``given_ns``, until ``end_ns``. Moments after
         ``until_ns`` do not count.
         """
         before: int | None = None
         found: list[tuple[int, int]] = []
-        for one, begin, end in self._during(asked_ns, until_ns):
+        for one, begin, end in self._during(requested_ns, until_ns):
             if begin <= given_ns:
                 stood = min(one.at(begin), one.at(min(end, given_ns)))
                 before = stood if before is None else min(before, stood)

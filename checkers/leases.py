@@ -67,13 +67,13 @@ UNRENEWED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A promise to a client, in ns: made by a call from ``asked_ns`` to ``given_ns``, valid until ``end_ns``.
+    """A promise to a client, in ns: made by a call from ``requested_ns`` to ``given_ns``, valid until ``end_ns``.
 
     FOREVER: no lease was stated.
     """
 
     client: str
-    asked_ns: int
+    requested_ns: int
     given_ns: int
     end_ns: int
 
@@ -94,7 +94,7 @@ class Ruling:
     over: int = 0
     servers: int = 0
     hindered: str = ""
-    """What kept a client from renewing a lease that it did not state, or from learning in time that it had one."""
+    """Reason why a client could not renew a lease that it did not state, or learned too late that it had one."""
 
 
 class Leases:
@@ -157,20 +157,20 @@ class Leases:
         lease = lease_of(found, row)
         if found.lease_end[row] != FOREVER or lease.end_ns == FOREVER:
             return lease
-        end_ns = self.written_end(found.view.keys[found.key[row]], lease.client, lease.asked_ns, lease.given_ns)
+        end_ns = self.written_end(found.view.keys[found.key[row]], lease.client, lease.requested_ns, lease.given_ns)
         return lease if end_ns is None else replace(lease, end_ns=min(end_ns, lease.end_ns))
 
-    def written_end(self, key: str, client: str, asked_ns: int, given_ns: int) -> int | None:
+    def written_end(self, key: str, client: str, requested_ns: int, given_ns: int) -> int | None:
         """Return the end (ns) of the lease that a client's call for a key began, as the servers recorded it; None if
         they recorded none."""
         written = self._written.get((key, client), [])
-        call = written[bisect_left(written, (asked_ns,)) : bisect_left(written, (given_ns + 1,))]
+        call = written[bisect_left(written, (requested_ns,)) : bisect_left(written, (given_ns + 1,))]
         return max((end for _, end in call), default=None)
 
     def _stopped(self, lease: Lease) -> int | None:
         """Return when the client was first stopped during the call for the lease (ns)."""
         began = (fault.from_ns for fault in self._faults if fault.name in STILL and lease.client in fault.hosts)
-        return min((ns for ns in began if lease.asked_ns <= ns <= lease.given_ns), default=None)
+        return min((ns for ns in began if lease.requested_ns <= ns <= lease.given_ns), default=None)
 
     @property
     def blames(self) -> int:
@@ -192,11 +192,11 @@ class Leases:
     def _over(self, clock: Clock, lease: Lease, granted_ns: int) -> tuple[int, int] | None:
         """Return when the lease ended by the clock, and how far the clock had gained by then."""
         if lease.end_ns != FOREVER:
-            return clock.over(lease.asked_ns, lease.given_ns, lease.end_ns, granted_ns)
+            return clock.over(lease.requested_ns, lease.given_ns, lease.end_ns, granted_ns)
         if not self._ttl:
             return None
         ends_ns = granted_ns + self._ttl // UNRENEWED
-        return clock.over(max(lease.asked_ns, granted_ns - self._ttl), granted_ns, ends_ns, granted_ns)
+        return clock.over(max(lease.requested_ns, granted_ns - self._ttl), granted_ns, ends_ns, granted_ns)
 
 
 def lease_of(found: Holds, row: int) -> Lease:

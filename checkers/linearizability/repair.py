@@ -51,8 +51,8 @@ CONFIGURATIONS: Final = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was found out about a problem: ``order`` has all its known calls and the unknown ones that it uses, or
-    ``wrong`` is a part that has no order, with the answer of the search. If both are None, it is not decided."""
+    """Result of a repair: ``order`` has all known calls of the problem and the unknown ones that it uses, or ``wrong``
+    is a part that has no order, with the answer of the search. If both are None, the problem is not decided."""
 
     order: tuple[int, ...] | None = None
     wrong: tuple[KeyProblem, SearchAnswer] | None = None
@@ -117,7 +117,7 @@ class _Walk:
         turn: dict[int, int] = {}
         if isinstance(model, FifoLock):
             queue = _Queue(problem, self.point)
-            guessed, turn = guessed + queue.assumed, queue.turn
+            guessed, turn = guessed + queue.assumed, queue.place
         self.left: list[int] = sorted(guessed, key=lambda call: (self.point[call], turn.get(call, call)))[::-1]
         self.unknown = equal_unknown_calls(problem)
         self.parts: Parts | None = None
@@ -263,10 +263,10 @@ class _Queue:
 
     def __init__(self, problem: KeyProblem, points: list[int]) -> None:
         self.problem, self.points = problem, points
-        self.turn: dict[int, int] = {}
+        self.place: dict[int, int] = {}
         self.assumed: list[int] = []
         self._waiting: dict[str, int] = {}
-        self._asked: dict[str, int] = {}
+        self._requested: dict[str, int] = {}
         self._joined: list[tuple[int, int]] = []
         for call, number in enumerate(problem.operation.tolist()):
             self._read(call, problem.operations[number])
@@ -281,10 +281,10 @@ class _Queue:
             if me in self._waiting:
                 self._joined.append((self.points[call], self._waiting.pop(me)))
         elif one.f in ACQUIRE:
-            self._asked[me] = call
-        elif one.f in RELEASE and me in self._waiting and me in self._asked:
-            grant = self._asked.pop(me)
-            self.points[grant], self.turn[grant] = self.points[call], -1
+            self._requested[me] = call
+        elif one.f in RELEASE and me in self._waiting and me in self._requested:
+            grant = self._requested.pop(me)
+            self.points[grant], self.place[grant] = self.points[call], -1
             self.assumed.append(grant)
             self._joined.append((self.points[call], self._waiting.pop(me)))
         elif one.f == "cancel":
@@ -294,6 +294,6 @@ class _Queue:
         latest = 0
         for number, (_, call) in enumerate(sorted(self._joined)):
             latest = max(latest, int(self.problem.invoked[call]))
-            self.points[call], self.turn[call] = min(latest, int(self.problem.returned[call])), number
+            self.points[call], self.place[call] = min(latest, int(self.problem.returned[call])), number
             if self.problem.kind[call] != MUST:
                 self.assumed.append(call)

@@ -215,7 +215,7 @@ MUTANTS: list[tuple[str, Any, str, Any]] = [
     ("extends prolong nothing", leases, "lease_of", from_the_acquire),
     ("the servers' record is not used", leases, "keys_of", lambda history: None),
     ("who is stopped learns of its grant", Leases, "_stopped", lambda *_: None),
-    ("whoever asks is stopped", Leases, "_stopped", lambda self, lease: lease.asked_ns),
+    ("a client that requests the lock is stopped", Leases, "_stopped", lambda self, lease: lease.requested_ns),
     ("a lease is for ever", leases, "FOREVER", 0),
 ]
 
