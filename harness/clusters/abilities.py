@@ -224,8 +224,12 @@ class LockKeys(Protocol):
 class WireRecordings(Protocol):
     """Record what servers receive and send."""
 
-    def record_wire(self) -> None:
-        """Record the next run."""
+    def record_wire(self, *, sockets: bool = False) -> None:
+        """Record the next run; with ``sockets`` also when clients send and receive, and from which line."""
+
+    def socket_logs(self) -> dict[str, list[list[Any]]]:
+        """Return the entries of :mod:`harness.worker.socket_log` of a run that has ended: by client, a list for each of
+        its processes."""
 
     def wire(self) -> dict[str, bytes]:
         """Return the recordings of a run that has ended, by server; see :func:`harness.clusters.wire.unpack`."""

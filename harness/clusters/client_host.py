@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -73,6 +73,8 @@ class _ClientProcess:
     first_answer: Future[Any] | None = None
     kill_expected: bool = False
     """A fault kills the process, or it exits as its workload wants, so its end is no failure of the client program."""
+    sent: list[Any] = field(default_factory=list)
+    """Entries of the log of its sockets."""
 
 
 class ClientHost(ABC):
@@ -92,6 +94,10 @@ class ClientHost(ABC):
         self._record: RecordEntry | None = None
         self._process = _ClientProcess()
         self._until_ns: int | None = None
+        self.logged_servers: tuple[str, ...] = ()
+        """Addresses of servers to which the client's sockets are logged."""
+        self.socket_logs: list[list[Any]] = []
+        """Entries of :mod:`harness.worker.socket_log`, a list for each process of the client."""
 
     @abstractmethod
     def _begin(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> LineChannel:
@@ -103,6 +109,9 @@ class ClientHost(ABC):
         process = self._process = _ClientProcess()
         process.conversation = Conversation(self._begin, partial(self._on_event, process))
         process.first_answer = process.conversation.request("ping")
+        if self.logged_servers:
+            self.socket_logs.append(process.sent)
+            process.conversation.tell("log_sockets", servers=self.logged_servers)
 
     @property
     def conversation(self) -> Conversation:
@@ -154,6 +163,8 @@ class ClientHost(ABC):
     def _on_event(self, process: _ClientProcess, event: dict[str, Any]) -> None:
         if event.get("hung") and process is self._process:
             self._hung.set()
+        if "sent" in event:
+            process.sent += event["sent"]
         if "entry" in event and self._record is not None:
             record = self._record
             if event["entry"].get("f") == "exit":

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -28,6 +28,9 @@ from .client_program import ClientJob, event
 from .endings import end_process
 from .lifetime import end_with_parent
 from .versions import installed_versions
+
+if TYPE_CHECKING:
+    from .socket_log import SocketLog
 
 Message = dict[str, Any]
 RELAY: Final = 0.004
@@ -49,6 +52,7 @@ class Agent:
         self._hang = threading.Event()
         self._stops: tuple[str, ...] = ()
         self._client: Client | None = None
+        self._sockets: SocketLog | None = None
 
     def send(self, message: Message) -> None:
         """Write one line at once, so that it arrives even if the process is killed right after."""
@@ -62,7 +66,12 @@ class Agent:
     def record(self, **fields: Any) -> None:
         """Record one entry of the history by sending it to the control side; a :data:`harness.clusters.base.Record`."""
         self._mine.waits = event(fields["f"], fields["type_"]) in self._stops
-        self.send({"entry": fields, "waits": True} if self._mine.waits else {"entry": fields})
+        message: Message = {"entry": fields, "waits": True} if self._mine.waits else {"entry": fields}
+        if self._sockets is not None:
+            self._sockets.note_call(fields["type_"], fields["f"], fields["process"])
+            if sent := self._sockets.take():
+                message["sent"] = sent
+        self.send(message)
 
     def checkpoint(self) -> None:
         """Wait for ``go`` after an event that triggers a fault: the control side injects the fault in between."""
@@ -110,6 +119,8 @@ class Agent:
 
     def _do_ping(self, message: Message) -> None:
         del message
+        if self._sockets is not None and (sent := self._sockets.take()):
+            self.send({"sent": sent})
 
     def _do_process(self, message: Message) -> int:
         """Return the id of this process, which is also the id of its process group on the harness's machine."""
@@ -145,6 +156,13 @@ class Agent:
             raise
         except Exception:  # noqa: BLE001
             raise RuntimeError(traceback.format_exc()) from None
+
+    def _do_log_sockets(self, message: Message) -> None:
+        """Send what the lock's sockets send to the addresses ``servers`` and receive, as events ``sent``."""
+        from .socket_log import SocketLog  # here, since most runs are not traced
+
+        self._sockets = SocketLog(message["servers"], lambda entries: self.send({"sent": entries}))
+        self._sockets.install()
 
     def _do_prepare(self, message: Message) -> None:
         client_program.prepare(msgspec.convert(message["lock"], client_program.LockPreparation))

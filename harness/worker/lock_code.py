@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.lock_impls import base
-from harness.sim.message_log import Code
+from harness.sim.places import Code
 
 _OURS: Final = Path(__file__).parents[1]
 _LOCKS: Final = Path(base.__file__).parent
@@ -51,11 +51,13 @@ def code_of(file: str) -> Code:
 
 
 def _is_of_a_lock(path: Path) -> bool:
+    if path.is_relative_to(_OURS):  # also where the harness itself is an installed package
+        return False
     installed = [number for number, part in enumerate(path.parts) if part in _INSTALLED]
     if installed:
         package = path.parts[installed[-1] + 1].removesuffix(".py")
         return package not in _CLIENT_LIBRARIES or bool(_LOCK_WORDS.search(path.stem))
-    return not path.is_relative_to(_OURS) and not any(path.is_relative_to(folder) for folder in _standard_library())
+    return not any(path.is_relative_to(folder) for folder in _standard_library())
 
 
 def _standard_library() -> list[Path]:

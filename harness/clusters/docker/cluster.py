@@ -132,6 +132,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._wire = WireRecorder()
         self._record_wire = False
+        self._log_sockets = False
         self._key_watch: KeyWatch | None = None
         self._route: ControlRoute | None = None
         self._waits: list[tuple[int, int]] = []
@@ -347,6 +348,8 @@ class DockerCluster(LinkMethods, ProcessMethods):
         for name in self._names:
             client = self._hosts[name] = ContainerClient(name, self._boxes[name], self._entries.entries, environment)
             self._closing.callback(client.close)
+            if self._log_sockets:
+                client.logged_servers = tuple(self.servers.addresses.values())
             client.start(self._helper.spare)
 
     def _start_servers(self) -> None:
@@ -436,8 +439,12 @@ class DockerCluster(LinkMethods, ProcessMethods):
         for at, line in list(server.lines):
             yield f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n"
 
-    def record_wire(self) -> None:
+    def record_wire(self, *, sockets: bool = False) -> None:
         self._record_wire = True
+        self._log_sockets = sockets
+
+    def socket_logs(self) -> dict[str, list[list[Any]]]:
+        return {client.name: client.socket_logs for client in map(self._client, self._names)}
 
     def wire(self) -> dict[str, bytes]:
         return dict(self._wire.packed)
