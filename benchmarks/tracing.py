@@ -1,13 +1,21 @@
 """Measure what a trace costs: ``python -m benchmarks.tracing [LOCK ...]``.
 
-Processor time of a simulation without and with the log of its messages, in turn, and of decoding all of them.
+Each figure compares processor time (of the user and of the system) without and with ``--trace on``, in turn: of a
+simulation alone, and of the whole command ``harness run`` with its checks and its report. Decoding is measured, too,
+which happens when a trace is read.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
+from statistics import median
 from typing import Final
 
 import msgspec
@@ -19,11 +27,13 @@ from harness.plan import Plan
 from harness.run import simulated
 from harness.run.completion import complete
 from harness.run.lock_facts import find_facts
-from harness.trace.building import build
-from harness.trace.streams import read_streams
+from harness.trace.log import LOG, LoggedMessages, Place
+from harness.trace.reading import load_trace
+from harness.trace.storing import TracedRun, stored_log
 from harness.worker.channel import Channel, Frame
 
-ROUNDS: Final = 3
+PAIRS: Final = 7
+COMMANDS: Final = 3
 SECONDS: Final = 30.0
 
 
@@ -33,13 +43,45 @@ class _Collected(Channel):
     def __init__(self) -> None:
         self.sent = 0
         self.entries: list[bytes] = []
-        self.batches: list[bytes] = []
+        self.messages = LoggedMessages()
 
     def send(self, kind: Frame, body: bytes) -> None:
         if kind is Frame.ENTRY:
             self.entries.append(body)
         elif kind is Frame.MESSAGES:
-            self.batches.append(body)
+            self.messages.batches.append(body)
+        elif kind is Frame.PLACE:
+            self.messages.places.append(msgspec.json.decode(body, type=Place))
+
+
+class Simulation:
+    """A plan that is simulated in this process."""
+
+    def __init__(self, lock: str, seconds: float) -> None:
+        self.lock = lock
+        self.seconds = seconds
+        self._facts = find_facts(lock)
+        self._plan = complete(Plan(lock=lock, time_limit=seconds), self._facts)
+        self.collected = _Collected()
+
+    def run(self, *, traced: bool) -> float:
+        """Return the processor seconds of a simulation, with those of storing its log if it is ``traced``."""
+        self.collected = _Collected()
+        request = simulated.SimulatedRequest(plan=self._plan, lock=self._facts, watches_keys=True, logs_messages=traced)
+        argument = msgspec.json.encode(request)
+        taken = timed(lambda: simulated.run(argument, self.collected))
+        return taken + (timed(self.log) if traced else 0.0)
+
+    def log(self) -> bytes:
+        """Return the file with the log of the last simulation."""
+        kind = self._plan.kind
+        run = TracedRun(kind, KINDS.find(kind).service, "sim", "on")
+        found = stored_log(self.collected.messages, run, History([]), ())
+        assert found is not None
+        return found
+
+    def history(self) -> History:
+        return History(msgspec.json.decode(entry, type=Op) for entry in self.collected.entries)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -49,47 +91,64 @@ def timed(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def measure(name: str) -> str:
-    """Return the figures of a lock as a line."""
-    facts = find_facts(name)
-    plan = complete(Plan(lock=name, time_limit=SECONDS), facts)
+def command(lock: str, seconds: float, mode: str) -> float:
+    """Return the processor seconds of ``harness run`` and of the processes that it starts and waits for."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ["run", lock, "--time-limit", f"{seconds:g}", "--trace", mode, "--out", folder, "-q"]
+        process = subprocess.Popen([sys.executable, "-m", "harness", *words], stdout=subprocess.DEVNULL)
+        _, _, usage = os.wait4(process.pid, 0)
+        process.returncode = 0  # waited for above
+    return usage.ru_utime + usage.ru_stime
+
+
+def compared(cost: Callable[[bool], float], pairs: int) -> str:
+    """Return what ``cost`` without and with a trace is, and the difference, as text."""
     off: list[float] = []
     on: list[float] = []
-    found = _Collected()
-    for _ in range(ROUNDS):
-        for logs, times in ((False, off), (True, on)):
-            found = _Collected()
-            request = simulated.SimulatedRequest(plan=plan, lock=facts, watches_keys=True, logs_messages=logs)
-            argument = msgspec.json.encode(request)
-            times.append(timed(lambda argument=argument, found=found: simulated.run(argument, found)))  # type: ignore[misc]
-    history = History(msgspec.json.decode(entry, type=Op) for entry in found.entries)
-    decoding = timed(lambda: decode(plan, history, found.batches))
-    total = decode(plan, history, found.batches)
-    more = min(on) / min(off) - 1
-    return (
-        f"{name:<20} {min(off):6.2f} s, with the log {more:+.1%}, "
-        f"decoding {total:,} messages {decoding:.2f} s ({1e6 * decoding / max(1, total):.0f} µs each)"
-    )
+    for number in range(pairs):
+        for traced in (False, True) if number % 2 else (True, False):
+            (on if traced else off).append(cost(traced))
+    ratio = median(b / a for a, b in zip(off, on, strict=True))
+    return f"{min(off):.2f} s, trace on {min(on) / min(off) - 1:+.1%} (median of {pairs} pairs {ratio - 1:+.1%})"
 
 
-def decode(plan: Plan, history: History, batches: list[bytes]) -> int:
-    """Decode and pack all messages; return their number."""
-    service = KINDS.find(plan.kind).service
-    trace = build(
-        read_streams(batches), kind=plan.kind, service=service, backend="sim", mode="on", history=history,
-        violations=(),
-    )  # fmt: skip
-    assert trace is not None
-    pack_messages(trace)
-    return trace.total
+def decoding(simulation: Simulation) -> str:
+    """Return what decoding the log of the last simulation costs, as text."""
+    history = simulation.history()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / LOG
+        path.write_bytes(simulation.log())
+        trace = load_trace(path.parent, history)
+        assert trace is not None
+        taken = min(timed(lambda: load_trace(path.parent, history)) for _ in range(3))
+        size, decoded = path.stat().st_size, len(pack_messages(trace))
+    each = 1e6 * taken / max(1, trace.total)
+    return f"{trace.total:,} messages, {size >> 10} KB ({decoded >> 10} KB decoded), decoding {each:.0f} µs each"
+
+
+def measure(lock: str, seconds: float, pairs: int, commands: int) -> str:
+    """Return the figures of a lock as lines."""
+    simulation = Simulation(lock, seconds)
+    simulation.run(traced=True)
+    alone = compared(lambda traced: simulation.run(traced=traced), pairs)
+    simulation.run(traced=True)
+    lines = f"{lock}: simulation {alone}\n  {decoding(simulation)}"
+    if not commands:
+        return lines
+    whole = compared(lambda traced: command(lock, seconds, "on" if traced else "off"), commands)
+    return f"{lines}\n  harness run {whole}"
 
 
 def main() -> None:
-    """Print a line for each lock."""
+    """Print the figures of each lock."""
     parser = argparse.ArgumentParser(description="What a trace of the messages costs.")
-    parser.add_argument("locks", nargs="*", default=["redlock", "redis-token"], help="else redlock and redis-token")
-    for name in parser.parse_args().locks:
-        print(measure(name), flush=True)
+    parser.add_argument("locks", nargs="*", default=["redis-token", "redlock"], help="else redis-token and redlock")
+    parser.add_argument("--pairs", type=int, default=PAIRS, help=f"pairs of simulations, else {PAIRS}")
+    parser.add_argument("--commands", type=int, default=COMMANDS, help=f"pairs of commands, else {COMMANDS}")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"simulated time, else {SECONDS:g}")
+    given = parser.parse_args()
+    for lock in given.locks:
+        print(measure(lock, given.seconds, given.pairs, given.commands), flush=True)
 
 
 if __name__ == "__main__":

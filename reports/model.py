@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from harness import documents
-from harness.documents import DocumentError, MessageTrace, RunDocument, load_messages, load_run, present
+from harness.documents import DocumentError, MessageTrace, RunDocument, load_run, present
 from harness.documents.run import (
     Evidence,
     FrozenCluster,
@@ -24,6 +24,7 @@ from harness.documents.run import (
 from harness.documents.story import Story
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, KeyState, read_keys
+from harness.trace.reading import load_trace
 from harness.wording import PROPERTY_STATES, as_sentence
 
 from . import words
@@ -185,9 +186,9 @@ def _cluster(cluster: RunCluster) -> Pairs:
     return tuple((watchers if name == "sentinels" else name, text) for name, text in named.items() if text)
 
 
-def _trace(folder: Path) -> tuple[MessageTrace | None, str]:
+def _trace(folder: Path, history: History) -> tuple[MessageTrace | None, str]:
     try:
-        return load_messages(folder), ""
+        return load_trace(folder, history), ""
     except DocumentError as error:
         return None, str(error)
 
@@ -200,7 +201,7 @@ def load(folder: Path) -> RunView:
     history, cut = load_history(folder)
     keys, keys_trouble = read_keys(folder / KEYS)
     story = present(results.story) or Story()
-    trace, trace_trouble = _trace(folder)
+    trace, trace_trouble = _trace(folder, history)
     return RunView(
         judgement=JUDGEMENTS[results.valid],
         verdict=results.verdict,

@@ -50,7 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.scenarios.locks": ("harness.lock_impls",),
     "harness.scenarios.mutants": ("harness.lock_impls",),
     "harness.scenarios.mutants.tables": (*BASIC, "harness.plan"),
-    "harness.reports": (*BASIC, "harness.documents", "harness.history", "harness.checkers"),
+    "harness.reports": (*BASIC, "harness.documents", "harness.history", "harness.checkers", "harness.trace.reading"),
     "harness.clusters": (*BASIC, "harness.history.lock_keys", "harness.sim.servers.redis.config"),
     "harness.clusters.sim": (*BASIC, "harness.history.lock_keys", "harness.sim", "harness.clusters"),
     DOCKER: (*BASIC, "harness.history.lock_keys", "harness.clusters"),

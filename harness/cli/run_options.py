@@ -104,7 +104,7 @@ Trace = Annotated[
     str,
     typer.Option(
         metavar="on|off|violations",
-        help="Which decoded messages between clients and servers are stored: all, none, or in the simulator those "
+        help="Which messages between clients and servers are stored: all, none, or in the simulator those "
         "around violations (of a short run all).",
     ),
 ]

@@ -1,5 +1,6 @@
 """The document ``trace.jsonl.gz`` of a run: the requests of clients and the replies of servers, decoded.
 
+``harness trace`` makes it from the log ``trace.log.gz`` that a run stores; see :mod:`harness.trace.reading`.
 Its first line is a :class:`MessageTrace` without ``messages``, each further line a :class:`TracedMessage`. All times
 are ns of the history's clock (``CLOCK_MONOTONIC``; virtual on the simulator).
 """
@@ -98,10 +99,15 @@ class MessageTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 _encode = msgspec.json.Encoder().encode
 
 
+def message_lines(trace: MessageTrace) -> bytes:
+    """Return a trace as lines of JSON."""
+    lines = [msgspec.structs.replace(trace, messages=()), *trace.messages]
+    return b"".join(_encode(line) + b"\n" for line in lines)
+
+
 def pack_messages(trace: MessageTrace) -> bytes:
     """Return the contents of the file of a trace."""
-    lines = [msgspec.structs.replace(trace, messages=()), *trace.messages]
-    return gzip.compress(b"".join(_encode(line) + b"\n" for line in lines), 6, mtime=0)
+    return gzip.compress(message_lines(trace), 6, mtime=0)
 
 
 def load_messages(folder: Path) -> MessageTrace | None:

@@ -21,6 +21,7 @@ from harness.files import write_file
 from harness.history import History, HistoryWriter
 from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys, attach_stored_keys
 from harness.plan import Plan, dump
+from harness.trace.log import LoggedMessages
 
 from .opening import open_hosts, open_servers
 from .progress import ProgressReporter
@@ -64,16 +65,18 @@ class RunStart:
 class Recording:
     """A recorded run: its history, in the order of time, and facts about its cluster and libraries.
 
-    ``messages`` are the batches of :class:`harness.sim.message_log.MessageLog`. ``wire`` are recordings of servers by
-    host (see :func:`harness.clusters.wire.unpack`), and ``addresses`` the clients by their addresses there."""
+    ``messages`` are those of a simulation. ``wire`` are recordings of servers by host (see
+    :func:`harness.clusters.wire.unpack`), ``sockets`` the logs of clients' sockets (see
+    :mod:`harness.worker.socket_log`), and ``hosts`` their names by address."""
 
     history: History
     folder: Path | None
     cluster: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
-    messages: list[bytes] | None = None
+    messages: LoggedMessages | None = None
+    sockets: dict[str, list[list[Any]]] = field(default_factory=dict)
     wire: dict[str, bytes] = field(default_factory=dict)
-    addresses: dict[str, str] = field(default_factory=dict)
+    hosts: dict[str, str] = field(default_factory=dict)
 
 
 def simulate(start: RunStart, interpreter: str) -> Recording:
@@ -82,7 +85,7 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
     The changes of keys are recorded whether or not the run is stored, since its verdict must be the same."""
     folder = start.make_folder()
     collected = KeyCollector()
-    messages: list[bytes] | None = None if folder is None or start.trace == "off" else []
+    messages = None if folder is None or start.trace == "off" else LoggedMessages()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     with contextlib.ExitStack() as stack:
         keys = collected if folder is None else stack.enter_context(KeyWriter(folder / KEYS))
@@ -128,7 +131,7 @@ def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[
     folder = start.make_folder()
     recorder = WIRE.find(cluster) if (start.record_wire or start.trace == "on") and folder is not None else None
     if recorder is not None:
-        recorder.record_wire()
+        recorder.record_wire(sockets=start.trace == "on")
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     runner = Runner(start.plan, start.lock, cluster, writer=writer, progress=start.progress)
     if start.plan.stop_on_violation or start.plan.hold_on_violation:
@@ -150,11 +153,12 @@ def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[
     wire = {} if recorder is None else recorder.wire()
     if start.record_wire and folder is not None:
         write_wire(folder, wire)
-    addresses = {host.address: host.name for host in cluster.hosts if host.role == "client"}
+    sockets = {} if recorder is None else recorder.socket_logs()
+    hosts = {host.address: host.name for host in cluster.hosts}
     recorded = runner.recorder.history
     logs = {} if folder is None else cluster.logs(recorded.origin)
     history = _stored(recorded, folder, logs)
-    return Recording(history, folder, dict(cluster.about()), versions(), wire=wire, addresses=addresses)
+    return Recording(history, folder, dict(cluster.about()), versions(), sockets=sockets, wire=wire, hosts=hosts)
 
 
 @contextlib.contextmanager

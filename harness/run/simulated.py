@@ -23,6 +23,7 @@ from harness.history.lock_keys import KeyState
 from harness.plan import Plan
 from harness.sim.message_log import Entry, MessageLog
 from harness.sim.patches import virtual, why_unsupported
+from harness.sim.places import Place, PlaceFinder
 from harness.worker.channel import Channel, Frame
 from harness.worker.client_program import find_lock
 from harness.worker.guard import files
@@ -101,7 +102,7 @@ def run(argument: bytes, channel: Channel) -> bytes:
         doubts=partial(doubts, plan, cluster),
     )
     try:
-        with _interrupted_by_sigint(cluster):
+        with _interrupted_by_sigint(cluster), contextlib.nullcontext() if log is None else log.places.watching_tasks():
             runner.run()
     finally:
         if log is not None:
@@ -128,7 +129,10 @@ def _message_log(cluster: SimCluster, channel: Channel) -> MessageLog:
     def send(entries: list[Entry]) -> None:
         channel.send(Frame.MESSAGES, encode(entries))
 
-    return cluster.log_messages(code_of, send)
+    def send_place(place: Place) -> None:
+        channel.send(Frame.PLACE, msgspec.json.encode(place))
+
+    return cluster.log_messages(PlaceFinder(code_of, send_place), send)
 
 
 def _command_sender(channel: Channel) -> Callable[[Command], None]:

@@ -11,6 +11,7 @@ from harness.documents.lock import LockFacts
 from harness.history import HistoryWriter, Op
 from harness.history.lock_keys import KeySink, KeyState
 from harness.plan import Plan
+from harness.trace.log import LoggedMessages, Place
 from harness.worker.channel import Frame
 
 from . import workers
@@ -27,13 +28,13 @@ from .violation_watch import ViolationWatch
 class Destination:
     """Where a run's entries, keys, commands and messages go, and who is told of its progress. None: nowhere.
 
-    ``messages`` gets batches of :class:`harness.sim.message_log.MessageLog`, as MessagePack."""
+    ``messages`` gets what :class:`harness.sim.message_log.MessageLog` logs."""
 
     writer: HistoryWriter | None = None
     keys: KeySink | None = None
     progress: ProgressReporter | None = None
     commands: list[Command] | None = None
-    messages: list[bytes] | None = None
+    messages: LoggedMessages | None = None
 
 
 class SupervisedRun:
@@ -107,7 +108,9 @@ class SupervisedRun:
         elif kind is Frame.KEY and self._keys is not None:
             self._keys.write(self._decode_key(body))
         elif kind is Frame.MESSAGES and self._messages is not None:
-            self._messages.append(body)
+            self._messages.batches.append(body)
+        elif kind is Frame.PLACE and self._messages is not None:
+            self._messages.places.append(msgspec.json.decode(body, type=Place))
         elif kind is Frame.COMMAND and self._commands is not None:
             self._commands.append(msgspec.json.decode(body, type=Command))
         elif kind is Frame.LOGS:

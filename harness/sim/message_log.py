@@ -9,33 +9,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection
-from types import FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from greenlet import getcurrent
 
 from .kernel import Kernel, Task
+from .places import NOWHERE, PlaceFinder
 
 OPENED: Final = 0
 """Entry ``(OPENED, stream, time, client, server, name)``: a connection, with the name of its stream to the server."""
 REQUEST: Final = 1
 """Entry ``(REQUEST, stream, time, data, process, place)``: a client sent data. ``process`` is that of the lock's call
-in progress, :data:`NOBODY` if there is none; ``place`` the number of a :data:`PLACE`."""
+in progress, and ``place`` the number of a :data:`Place`; :data:`NOBODY` if there is none."""
 REPLY: Final = 2
 """Entry ``(REPLY, stream, time, data)``: a server sent data."""
 ARRIVED: Final = 3
 """Entry ``(ARRIVED, stream, time)``: the first piece of the stream that had not arrived yet arrived."""
-PLACE: Final = 4
-"""Entry ``(PLACE, number, file, line, function)``: a line of the lock's code that sent data, before its first use."""
-FULL: Final = 5
+FULL: Final = 4
 """Entry ``(FULL, 0, time)``: nothing is logged from now on, because of the size."""
-NOBODY: Final = -1
-_SUPPORT_ONLY: Final = -2
-Code = Literal["lock", "support", "other"]
-"""Code of the lock under test, of what connects locks to servers, or any other code."""
+NOBODY: Final = NOWHERE
 Entry = tuple[Any, ...]
 BATCH: Final = 512
 """Number of entries that are passed on at once."""
+FRAMES: Final = 3
+"""Number of frames of the simulator that are innermost when a client sends."""
 MOST_BYTES: Final = 1 << 27
 """Number of bytes of data after which logging ends."""
 LOCK_CALLS: Final = frozenset({"acquire", "extend", "check", "release", "add"})
@@ -43,27 +40,37 @@ LOCK_CALLS: Final = frozenset({"acquire", "extend", "check", "release", "add"})
 
 
 class StreamLog:
-    """Logs one direction of a connection."""
+    """Logs one direction of a connection. Its methods are called for each message, so they call little."""
 
-    __slots__ = ("_log", "_number", "_sends")
+    __slots__ = ("_log", "_number", "_to_server")
 
     def __init__(self, log: MessageLog, number: int) -> None:
         self._log = log
         self._number = number
-        self._sends = log.reply if number & 1 else log.request
+        self._to_server = not number & 1
 
     def sent(self, data: bytes) -> None:
-        self._sends(self._number, data)
+        log = self._log
+        if log.full or not log.has_room(len(data)):
+            return
+        if self._to_server:
+            log.entries.append((REQUEST, self._number, log.kernel.now, data, *log.origin()))
+        else:
+            log.entries.append((REPLY, self._number, log.kernel.now, data))
+        if len(log.entries) >= BATCH:
+            log.flush()
 
     def arrived(self) -> None:
         """Log that the next piece of the stream arrived."""
-        self._log.add((ARRIVED, self._number, self._log.kernel.now))
+        log = self._log
+        if not log.full:
+            log.entries.append((ARRIVED, self._number, log.kernel.now))
 
 
 class MessageLog:
     """Logs the streams between hosts ``clients`` and ``servers``, and passes entries on in batches, by ``sink``.
 
-    ``code_of`` says whose code a source file is.
+    ``places`` finds the lines of the lock's code that send.
     """
 
     def __init__(
@@ -71,33 +78,27 @@ class MessageLog:
         kernel: Kernel,
         clients: Collection[str],
         servers: Collection[str],
-        code_of: Callable[[str], Code],
+        places: PlaceFinder,
         sink: Callable[[list[Entry]], None],
     ) -> None:
         self.kernel = kernel
         self._clients = frozenset(clients)
         self._servers = frozenset(servers)
-        self._code_of = code_of
+        self.places = places
+        self._place = places.find
         self._sink = sink
-        self._entries: list[Entry] = []
+        self.entries: list[Entry] = []
+        """Entries that wait to be passed on."""
         self._streams = 0
         self._bytes_left = MOST_BYTES
-        self._full = False
-        self._known: dict[str, Code] = {}
-        self._places: dict[tuple[str, int], int] = {}
+        self.full = False
+        """Whether nothing is logged any more, because of the size."""
         self._callers: dict[str, dict[Task, int]] = {client: {} for client in clients}
         """Tasks with a call of the lock in progress, and its process number, by host."""
 
-    def add(self, entry: Entry) -> None:
-        if self._full:
-            return
-        self._entries.append(entry)
-        if len(self._entries) >= BATCH:
-            self.flush()
-
     def flush(self) -> None:
         """Pass on the entries that wait."""
-        entries, self._entries = self._entries, []
+        entries, self.entries = self.entries, []
         if entries:
             self._sink(entries)
 
@@ -107,7 +108,8 @@ class MessageLog:
             return None
         number = self._streams
         self._streams += 2
-        self.add((OPENED, number, self.kernel.now, source, target, name))
+        if not self.full:
+            self.entries.append((OPENED, number, self.kernel.now, source, target, name))
         return StreamLog(self, number), StreamLog(self, number + 1)
 
     def note_call(self, client: str, type_: str, f: str, process: int) -> None:
@@ -122,30 +124,23 @@ class MessageLog:
             if f == "acquire":
                 self.flush()  # a grant may be the violation at which the run stops
 
-    def request(self, stream: int, data: bytes) -> None:
-        if self._has_room(data):
-            process, place = self._origin()
-            self.add((REQUEST, stream, self.kernel.now, data, process, place))
+    def has_room(self, size: int) -> bool:
+        """Return whether so many more bytes are logged; otherwise end the log."""
+        self._bytes_left -= size
+        if self._bytes_left >= 0:
+            return True
+        self.entries.append((FULL, 0, self.kernel.now))
+        self.full = True
+        self.flush()
+        return False
 
-    def reply(self, stream: int, data: bytes) -> None:
-        if self._has_room(data):
-            self.add((REPLY, stream, self.kernel.now, data))
-
-    def _has_room(self, data: bytes) -> bool:
-        self._bytes_left -= len(data)
-        if self._bytes_left < 0 and not self._full:
-            self.add((FULL, 0, self.kernel.now))
-            self._full = True
-            self.flush()
-        return not self._full
-
-    def _origin(self) -> tuple[int, int]:
+    def origin(self) -> tuple[int, int]:
         """Return the process of the call that sends, and the place in the lock's code."""
         task = getcurrent()
         if not isinstance(task, Task):
             return NOBODY, NOBODY
         callers = self._callers[task.host.name]
-        place = self._place(sys._getframe(4))
+        place = self._place(sys._getframe(FRAMES))
         process = callers.get(task)
         if process is not None or not callers:
             return (NOBODY if process is None else process), max(place, NOBODY)
@@ -155,29 +150,3 @@ class MessageLog:
             return NOBODY, max(place, NOBODY)
         ((caller, process),) = callers.items()
         return process, max(self._place(caller.gr_frame) if place == NOBODY else place, NOBODY)
-
-    def _place(self, frame: FrameType | None) -> int:
-        """Return the number of the innermost place in the lock's code in a stack.
-
-        It is :data:`_SUPPORT_ONLY` if the stack has code that connects locks, and none of a lock.
-        """
-        known, nowhere = self._known, NOBODY
-        while frame is not None:
-            file = frame.f_code.co_filename
-            found = known.get(file)
-            if found is None:
-                found = known[file] = self._code_of(file)
-            if found == "lock":
-                return self._number_of(frame)
-            if found == "support":
-                nowhere = _SUPPORT_ONLY
-            frame = frame.f_back
-        return nowhere
-
-    def _number_of(self, frame: FrameType) -> int:
-        place = frame.f_code.co_filename, frame.f_lineno
-        number = self._places.get(place)
-        if number is None:
-            number = self._places[place] = len(self._places)
-            self.add((PLACE, number, *place, frame.f_code.co_qualname))
-        return number

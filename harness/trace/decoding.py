@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from harness.documents.messages import TracedMessage
 from harness.protocols.messages import Request
 
+from .log import Place
 from .parsers import DECODED, new_parser
-from .streams import Connection, Piece, Place
+from .streams import Connection, Piece
 from .texts import NOTIFICATION, shortened, texts_of
 
 MOST_REASONS: Final = 20
@@ -98,13 +99,13 @@ def _parsed(connection: Connection, service: str, *, simulated: bool) -> Iterato
 class Rendering:
     """Turns exchanges into messages with texts.
 
-    ``scripts`` are names by SHA-1, ``files`` names of source files by their paths, and ``call_of`` returns the index of
-    the call that a request of this name in a piece belongs to.
+    ``scripts`` are names by SHA-1, ``files`` names of source files, and ``call_of`` returns the index of the call that
+    a request of this name in a piece belongs to.
     """
 
     service: str
     scripts: Mapping[str, str]
-    files: Mapping[str, str]
+    files: Collection[str]
     call_of: Callable[[str, Piece], int | None]
     _cache: dict[tuple[object, ...], str] = field(default_factory=dict)
     """Texts of messages: many messages of a run are equal."""
@@ -153,7 +154,7 @@ class Rendering:
     def _place(self, asked: Piece | None) -> Place:
         if asked is None or asked.place is None or asked.place.file not in self.files:
             return Place("", 0, "")
-        return asked.place._replace(file=self.files[asked.place.file])
+        return asked.place
 
 
 def _shown(text: Callable[[], str], data: Sequence[bytes]) -> str:

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 _MOST_BYTES: Final = 1 << 20
+_IMPORT: Final = re.compile(r"^from (?:\.(\w[\w.]*)|harness\.lock_impls\.(\w[\w.]*)) import ", re.MULTILINE)
 _SHORTEST: Final = 12
 """Number of characters from which on a text may be a script."""
 
 
-def script_names(sources: Mapping[Path, str]) -> dict[str, str]:
-    """Return names by the SHA-1 of the script. Scripts are searched in these files, and in the files of their packages
-    that they import from."""
+def script_names(texts: Iterable[str]) -> dict[str, str]:
+    """Return names by the SHA-1 of the script. Scripts are searched in these texts of source files."""
     found: dict[str, str] = {}
-    for path, text in sources.items():
-        tree = _parsed(text)
-        for other in [path, *_imported(path, tree)]:
-            for name, script in _constants(tree if other is path else _parsed(_text(other))):
-                found.setdefault(sha1(script.encode()), name)
+    for text in texts:
+        for name, script in _constants(_parsed(text)):
+            found.setdefault(sha1(script.encode()), name)
     return found
+
+
+def imported_texts(path: Path, text: str) -> Iterator[str]:
+    """Yield the texts of the files of its package that a source file imports from. The search is quick: it is part of
+    each run."""
+    for match in _IMPORT.finditer(text):
+        near, ours = match.groups()
+        if near:
+            yield _text(path.parent.joinpath(*near.split(".")).with_suffix(".py"))
+        else:
+            yield _text(path.parent.parent / f"{ours.rpartition('.')[2]}.py")
 
 
 def sha1(script: bytes) -> str:
@@ -41,15 +51,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8") if path.stat().st_size <= _MOST_BYTES else ""
     except (OSError, ValueError):
         return ""
-
-
-def _imported(path: Path, tree: ast.Module) -> Iterator[Path]:
-    """Yield the files of the same package that a module imports from."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module and node.level == 1:
-            yield path.parent.joinpath(*node.module.split(".")).with_suffix(".py")
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("harness.lock_impls."):
-            yield path.parent.parent / f"{node.module.rpartition('.')[2]}.py"
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, str]]:

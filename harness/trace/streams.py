@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from harness.sim.message_log import ARRIVED, FULL, NOBODY, OPENED, PLACE, REPLY, REQUEST
+from harness.sim.message_log import ARRIVED, FULL, NOBODY, OPENED, REPLY, REQUEST
 
-
-class Place(NamedTuple):
-    """A line of the lock's code; ``file`` is the path of the source file."""
-
-    file: str
-    line: int
-    function: str
+from .log import PIECE, Place
 
 
 @dataclass(slots=True)
@@ -65,18 +59,21 @@ class _Directions:
         self._pieces[stream][number].arrived = time_ns
 
 
-def read_streams(batches: Iterable[bytes]) -> Streams:
-    """Return what batches of :class:`harness.sim.message_log.MessageLog` say."""
+def read_streams(batches: Iterable[bytes], places: Sequence[Place]) -> Streams:
+    """Return the connections in batches of :class:`harness.sim.message_log.MessageLog`. ``places`` are by number.
+
+    Raises LookupError, TypeError or ValueError for a malformed batch.
+    """
     found = Streams()
     connections: dict[int, Connection] = {}
-    places: dict[int, Place] = {}
     directions = _Directions()
     decode = msgspec.msgpack.Decoder(list[list[Any]]).decode
     for entry in (entry for batch in batches for entry in decode(batch)):
         kind, stream = entry[0], entry[1]
         if kind == REQUEST:
             _, _, time_ns, data, process, place = entry
-            piece = Piece(time_ns, data, True, None if process == NOBODY else process, places.get(place))
+            by = None if process == NOBODY else process
+            piece = Piece(time_ns, data, True, by, None if place == NOBODY else places[place])
             connections[stream].pieces.append(piece)
             directions.sent(stream, piece)
         elif kind == REPLY:
@@ -87,8 +84,11 @@ def read_streams(batches: Iterable[bytes]) -> Streams:
             directions.arrived(stream, entry[2])
         elif kind == OPENED:
             connections[stream] = Connection(name=entry[5], client=entry[3], server=entry[4])
-        elif kind == PLACE:
-            places[stream] = Place(*entry[2:])
+        elif kind == PIECE:
+            _, _, sent, data, process, place, arrived = entry
+            by = None if process == NOBODY else process
+            where = None if place == NOBODY else places[place]
+            connections[stream & ~1].pieces.append(Piece(sent, data, not stream & 1, by, where, arrived))
         elif kind == FULL:
             found.full_ns = entry[2]
     found.connections = list(connections.values())

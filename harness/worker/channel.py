@@ -35,6 +35,8 @@ class Frame(IntEnum):
     """Names of the modules that the call loaded and that a server may keep loaded, as JSON."""
     MESSAGES = 9
     """Entries of :mod:`harness.sim.message_log`, as MessagePack."""
+    PLACE = 10
+    """A place of :mod:`harness.sim.places`, as JSON."""
 
 
 class Channel:
@@ -46,7 +48,8 @@ class Channel:
 
     def send(self, kind: Frame, body: bytes) -> None:
         """Send a frame. Raises OSError if the harness has gone."""
-        self.sent += kind is not Frame.MESSAGES  # a lock that repeats a command for ever makes no progress
+        # A lock that repeats a command for ever makes no progress.
+        self.sent += kind not in (Frame.MESSAGES, Frame.PLACE)
         self._socket.sendall(_HEADER.pack(len(body), kind) + body)
 
     def fileno(self) -> int:

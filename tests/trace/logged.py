@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
@@ -15,8 +17,9 @@ from harness.run import simulated
 from harness.run.completion import complete
 from harness.run.lock_facts import find_facts
 from harness.run.tapping import Command
-from harness.trace.building import build
-from harness.trace.streams import read_streams
+from harness.trace.log import LOG, LoggedMessages, Place
+from harness.trace.reading import load_trace
+from harness.trace.storing import TracedRun, stored_log
 from harness.worker.channel import Channel, Frame
 
 
@@ -26,23 +29,24 @@ class LoggedRun:
 
     plan: Plan
     entries: list[bytes] = field(default_factory=list)
-    batches: list[bytes] = field(default_factory=list)
+    messages: LoggedMessages = field(default_factory=LoggedMessages)
     commands: list[Command] = field(default_factory=list)
 
     def history(self) -> History:
         return History(msgspec.json.decode(entry, type=Op) for entry in self.entries)
 
     def trace(self, mode: TraceMode = "on") -> MessageTrace:
+        with TemporaryDirectory() as folder:
+            (Path(folder) / LOG).write_bytes(self.log(mode))
+            found = load_trace(Path(folder), self.history())
+        assert found is not None
+        return found
+
+    def log(self, mode: TraceMode = "on") -> bytes:
+        """Return the contents of the file with the log."""
         kind = self.plan.kind
-        found = build(
-            read_streams(self.batches),
-            kind=kind,
-            service=KINDS.find(kind).service,
-            backend="sim",
-            mode=mode,
-            history=self.history(),
-            violations=(),
-        )
+        traced = TracedRun(kind, KINDS.find(kind).service, "sim", mode)
+        found = stored_log(self.messages, traced, self.history(), ())
         assert found is not None
         return found
 
@@ -57,7 +61,9 @@ class _Collecting(Channel):
         if kind is Frame.ENTRY:
             self._run.entries.append(body)
         elif kind is Frame.MESSAGES:
-            self._run.batches.append(body)
+            self._run.messages.batches.append(body)
+        elif kind is Frame.PLACE:
+            self._run.messages.places.append(msgspec.json.decode(body, type=Place))
         elif kind is Frame.COMMAND:
             self._run.commands.append(msgspec.json.decode(body, type=Command))
 

@@ -23,9 +23,10 @@ from harness.history.lock_keys import OnKeyChange
 from harness.sim import exits
 from harness.sim.hosts import EPOCH, SimHost
 from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
-from harness.sim.message_log import Code, Entry, MessageLog
+from harness.sim.message_log import Entry, MessageLog
 from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
 from harness.sim.patches import virtual
+from harness.sim.places import PlaceFinder
 from harness.sim.service import Conn, ServiceHost
 from harness.sim.steering import Steering
 
@@ -242,11 +243,12 @@ class SimCluster:
 
         return noted
 
-    def log_messages(self, code_of: Callable[[str], Code], sink: Callable[[list[Entry]], None]) -> MessageLog:
-        """Log what clients and servers send each other from now on; call this before :meth:`run`."""
+    def log_messages(self, places: PlaceFinder, sink: Callable[[list[Entry]], None]) -> MessageLog:
+        """Log what clients and servers send each other from now on; call this before :meth:`run`. The arguments are
+        those of :class:`harness.sim.message_log.MessageLog`."""
         clients = [machine.name for machine in self.hosts if machine.role == "client"]
         servers = [machine.name for machine in self.hosts if machine.role != "client"]
-        log = self._network.log = MessageLog(self._kernel, clients, servers, code_of, sink)
+        log = self._network.log = MessageLog(self._kernel, clients, servers, places, sink)
         return log
 
     def spawn(self, client: str, main: Callable[[Checkpoint], None]) -> Callable[[float], bool]:

@@ -1,0 +1,44 @@
+"""Read the trace of a stored run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from harness.documents import DocumentError, MessageTrace, load_messages
+from harness.history import History, HistoryError
+
+from .log import LOG, load_log
+
+HISTORY: Final = "history.jsonl"
+_MALFORMED: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError)
+
+
+def load_trace(folder: Path, history: History | None = None) -> MessageTrace | None:
+    """Return the trace of the run in a folder, None if it has none.
+
+    It is read from ``trace.jsonl.gz``, or else decoded from ``trace.log.gz``, which takes about 40 µs a message.
+    ``history`` is that of the run if it is loaded already. Raises DocumentError if a file cannot be read.
+    """
+    found = load_messages(folder)
+    if found is not None:
+        return found
+    log = load_log(folder)
+    if log is None:
+        return None
+    from .building import build  # here, since most runs have no trace
+    from .streams import read_streams
+
+    head, batches = log
+    past = _history(folder) if history is None else history
+    try:
+        return build(head, read_streams(batches, head.places), past)
+    except _MALFORMED as error:
+        raise DocumentError(f"{folder / LOG}: expected the messages of a run, but an entry is malformed") from error
+
+
+def _history(folder: Path) -> History:
+    try:
+        return History.salvage(folder / HISTORY)[0]
+    except (HistoryError, OSError) as error:
+        raise DocumentError(str(error)) from error
