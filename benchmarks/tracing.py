@@ -21,13 +21,13 @@ from typing import Final
 import msgspec
 
 from harness.clusters.kinds import KINDS
-from harness.documents.messages import pack_messages
+from harness.documents.messages import LOG, pack_messages
 from harness.history import History, Op
 from harness.plan import Plan
 from harness.run import simulated
 from harness.run.completion import complete
 from harness.run.lock_facts import find_facts
-from harness.trace.log import LOG, LoggedMessages, Place
+from harness.trace.log import LoggedMessages, Place
 from harness.trace.reading import load_trace
 from harness.trace.storing import TracedRun, stored_log
 from harness.worker.channel import Channel, Frame

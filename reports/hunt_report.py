@@ -12,7 +12,7 @@ from urllib.parse import quote
 from harness import documents
 from harness.documents import HuntDocument, load_hunt, present
 from harness.documents.hunt import COUNTEREXAMPLE, HuntFinding
-from harness.documents.messages import TRACE
+from harness.documents.messages import LOG, TRACE
 from harness.files import write_file
 
 from . import certainty, page, words
@@ -204,7 +204,7 @@ def _finding(found: HuntFinding, folder: Path) -> FindingView:
     given = found.folder or ""
     run = _in_store(given, folder)
     link = _link(run, folder) if run is not None else ""
-    shows = link.endswith(".html") and run is not None and (run / TRACE).is_file()
+    shows = link.endswith(".html") and run is not None and any((run / name).is_file() for name in (LOG, TRACE))
     return FindingView(
         broken=found.broken,
         known=found.known,

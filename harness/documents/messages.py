@@ -19,7 +19,9 @@ from .reading import DocumentError
 
 SCHEMA: Final = 1
 TRACE: Final = "trace.jsonl.gz"
-"""Name of the file in the folder of a run."""
+"""Name of the decoded file in the folder of a run."""
+LOG: Final = "trace.log.gz"
+"""Name of the file with the log, from which a trace is decoded."""
 MOST_BYTES: Final = 1 << 28
 """Size of an unpacked trace that is still read."""
 TraceMode = Literal["on", "off", "violations"]

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from harness.checkers.base import Verdict
 from harness.clusters.kinds import KINDS
 from harness.clusters.wire import unpack
+from harness.documents.messages import LOG
 from harness.files import write_file
-from harness.trace.log import LOG, LoggedMessages
+from harness.trace.log import LoggedMessages
 
 from .recording import Recording, RunStart
 

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from harness.documents.heads import HeadChecker
-from harness.documents.messages import TRACE
+from harness.documents.messages import LOG, TRACE
 from harness.errors import HarnessError, UsageError
 from harness.faults.clock import ClockJump, ClockSkew
 from harness.plan import allowing, load
@@ -127,8 +127,12 @@ class StorePages:
             results=results,
             files=listed,
             report=stores.REPORT in names,
-            messages=TRACE in names,
-            moments=moments.moments(self.store, lock, name) if {stores.REPORT, TRACE} <= names else [],
+            messages=not names.isdisjoint({LOG, TRACE}),
+            moments=(
+                moments.moments(self.store, lock, name)
+                if stores.REPORT in names and not names.isdisjoint({LOG, TRACE})
+                else []
+            ),
             history=history,
             checkable=stores.HISTORY in names and stores.PLAN in names,
             damaged=stores.RESULTS in names,

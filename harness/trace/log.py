@@ -17,11 +17,9 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from harness.documents import DocumentError
-from harness.documents.messages import TraceMode
+from harness.documents.messages import LOG, TraceMode
 
 SCHEMA: Final = 1
-LOG: Final = "trace.log.gz"
-"""Name of the file in the folder of a run."""
 MOST_BYTES: Final = 1 << 29
 """Size of an unpacked log that is still read."""
 PIECE: Final = 5

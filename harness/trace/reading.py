@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from harness.documents import DocumentError, MessageTrace, load_messages
+from harness.documents.messages import LOG
 from harness.history import History, HistoryError
 
-from .log import LOG, load_log
+from .log import load_log
 
 HISTORY: Final = "history.jsonl"
 _MALFORMED: Final = (ValueError, TypeError, KeyError, IndexError, AttributeError)

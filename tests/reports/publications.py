@@ -38,7 +38,7 @@ def make(store: Path) -> Path:
     run(store / RUN, "results-hunt")
     limit = {"mutual-exclusion": {"valid": False, "state": "known-limit"}}
     run(store / COMPARED_RUN, "results-hunt", lock="redis-token", checkers=limit)
-    for name in ("counterexample.toml", "trace.jsonl.gz"):
+    for name in ("counterexample.toml", "trace.log.gz"):
         (store / RUN / name).write_text('lock = "redlock"\n')
     return store
 

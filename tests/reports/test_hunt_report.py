@@ -88,7 +88,7 @@ def test_each_step_leads_to_the_messages_of_the_run_if_they_are_kept(tmp_path: P
     report = f"../../{hunted.RUN}/report.html"
     folder = hunted.stored(tmp_path, hunted.hunt(hunted.finding()))
     assert Page(hunt_report.write(folder).read_text()).values("href") == [report]
-    (tmp_path / hunted.RUN / "trace.jsonl.gz").write_bytes(b"")
+    (tmp_path / hunted.RUN / "trace.log.gz").write_bytes(b"")
     steps = [f"{report}#t=0.008000", f"{report}#t=0.243000"]
     assert Page(hunt_report.write(folder).read_text()).values("href") == [*steps, report]
 

@@ -58,7 +58,7 @@ def test_the_page_of_a_run_links_to_its_violations(store: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda folder: (folder / "trace.jsonl.gz").unlink(),
+        lambda folder: (folder / "trace.log.gz").unlink(),
         lambda folder: (folder / "report.html").unlink(),
         lambda folder: (folder / "history.jsonl").write_text("no JSON\n"),
         lambda folder: change_evidence(folder, from_ns=10**400),

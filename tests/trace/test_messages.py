@@ -11,12 +11,12 @@ import pytest
 
 from harness.cli.main import main
 from harness.documents import DocumentError
-from harness.documents.messages import TRACE, TracedMessage, pack_messages
+from harness.documents.messages import LOG, TRACE, TracedMessage, pack_messages
 from harness.errors import USAGE
 from harness.history import History
 from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
-from harness.trace.log import LOG, LogHead, pack_log
+from harness.trace.log import LogHead, pack_log
 from harness.trace.reading import load_trace
 
 from .logged import LoggedRun, run_logged
