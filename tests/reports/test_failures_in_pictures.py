@@ -17,19 +17,19 @@ CAUSES: Final = {
     "ttl-pause-write": [
         "c0 holds k0", "c0 is paused", "c0's lease ends", "c0's k0 on n1 expires", "c1 holds k0", "Violation",
     ],
-    "rl-clock-jump": ["c0 holds k0", "the clock of n3 jumps", "c0's k0 on n3 is gone", "c1 holds k0", "Violation"],
+    "rl-clock-jump": ["c0 holds k0", "n3's wall clock jumps", "c0's k0 on n3 is gone", "c1 holds k0", "Violation"],
     "redis-async-failover": [
-        "n1 is cut off from its replicas", "c0 holds k0", "n1 is killed", "c2 holds k0", "Violation",
+        "n1 is cut off from n2", "c0 holds k0", "the primary n1 dies", "c2 holds k0", "Violation",
     ],
     "redis-restart-empty": ["c2 holds k0", "n1 is killed", "n1 answers again, without k0", "c1 holds k0", "Violation"],
-    "lost-reply-acquire": ["a reply between c0, n1 is lost", "Violation", "SETNX k0 1 (reply lost)"],
+    "lost-reply-acquire": ["an answer from n1 to c0 is lost", "Violation", "SETNX k0 1 (reply lost)"],
     "del-foreign": ["c0 holds k0", "c0's k0 on n1 expires", "c1 holds k0", "Violation", "c0 removes c1's k0 on n1"],
-    "redis-split-brain": ["n1, c0 are cut off", "c1 holds k0", "c0 holds k0", "Violation"],
+    "redis-split-brain": ["c0 and n1 are cut off", "c1 holds k0", "c0 holds k0", "Violation"],
     "zk-pause": ["c0 holds k0", "c0 is paused", "c0's k0 on n1 expires", "c1 holds k0", "Violation"],
     "fu-conn-lost": [
         "c0 holds k0", "connections of c0 are reset", "c0's k0 on n1 is gone, its hold", "c2 holds k0", "Violation",
     ],
-    "mc-evict": ["c2 holds k0", "n1 is out of memory", "c2's k0 on n1 is gone", "c0 holds k0", "Violation"],
+    "mc-evict": ["c2 holds k0", "n1 runs out of memory", "c2's k0 on n1 is gone", "c0 holds k0", "Violation"],
 }  # fmt: skip
 """Texts that the diagram of each scenario shows, from top to bottom."""
 
