@@ -46,7 +46,7 @@ COMMANDS: Final = {
     "serve": "Show the stored runs in a browser.",
     "check": "Check whether a history is linearizable.",
     "export": "Write a history as EDN, for Jepsen and Knossos.",
-    "trace": "Write the messages between clients and servers of a run, decoded.",
+    "trace": "Write the messages of a run, decoded, one a line.",
     "report": "Write the report of a stored run again.",
     "conformance": "Check whether a lock program keeps to the client protocol.",
     "list": "List locks, nemeses, workloads, checkers, models or kinds.",
