@@ -55,7 +55,7 @@ def run(folder: Path, sample: str, **changed: Any) -> None:
     results = json.loads((SAMPLES / f"{sample}.json").read_bytes())
     (folder / "results.json").write_text(json.dumps(results | changed))
     (folder / "history.jsonl").write_text("")
-    (folder / "report.html").write_text(f"<title>{folder.name}</title>")
+    (folder / "report.html").write_text(f'<title>{folder.name}</title><h2 id="messages">Messages</h2>')
 
 
 def explored(store: Path) -> list[ExploredFailure]:

@@ -341,7 +341,7 @@ def test_the_page_of_a_lock_has_each_part(site: Path) -> None:
 def test_all_links_of_the_pages_lead_to_files_and_anchors(site: Path) -> None:
     dead = []
     pages = {path: path.read_text() for path in [site / "index.html", *(site / "locks").iterdir()]}
-    ids = {path: set(re.findall(r'id="([^"]+)"', text)) for path, text in pages.items()}
+    ids = {path: set(re.findall(r'id="([^"]+)"', path.read_text())) for path in site.rglob("*.html")}
     for path, text in pages.items():
         for link in set(re.findall(r'href="([^"]+)"', text)):
             if link.startswith("https://"):

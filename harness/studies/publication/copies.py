@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Final, NamedTuple
 
 from harness.documents.hunt import COUNTEREXAMPLE
-from harness.documents.messages import TRACE
+from harness.documents.messages import LOG, TRACE
 from harness.run.store import REPORT
 
 RUNS: Final = "runs"
@@ -17,7 +17,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]*[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class RunFiles(NamedTuple):
-    """Places of a run's files, relative to the folder of the pages; empty for a file that is not stored."""
+    """Places of a run's files, relative to the folder of the pages; empty for a file that is not stored.
+
+    ``trace`` is the log of the messages, or the decoded messages of an older run.
+    """
 
     report: str = ""
     trace: str = ""
@@ -49,7 +52,8 @@ class Copies:
         if folder is None:
             return RunFiles()
         place = PurePosixPath(RUNS, folder.parent.name, folder.name)
-        return RunFiles(*(self._file(folder / name, place / name) for name in (REPORT, TRACE, COUNTEREXAMPLE)))
+        trace = LOG if (folder / LOG).is_file() else TRACE
+        return RunFiles(*(self._file(folder / name, place / name) for name in (REPORT, trace, COUNTEREXAMPLE)))
 
     def study(self, folder: Path, name: str) -> str:
         """Copy the page ``name`` of a study in ``folder``, and return its place."""
