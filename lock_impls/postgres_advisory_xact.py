@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from .base import Failure, LockInfo
-from .postgres_client import KEY, POOLED_KINDS, REQUIRES, TransactionLock
+from .postgres_client import KEY, POOLED_KINDS, REQUIRES
+from .postgres_transaction import TransactionLock
 
 
 class AdvisoryXactLock(TransactionLock):

@@ -17,7 +17,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from .base import Failure, LockError, LockInfo
-from .postgres_client import KINDS, REQUIRES, TransactionLock
+from .postgres_client import KINDS, REQUIRES
+from .postgres_transaction import TransactionLock
 
 
 class PostgresRowLock(TransactionLock):
