@@ -18,7 +18,7 @@ from harness.history.lock_keys import KeyState
 from . import sequence_events
 from .columns import NONE, Column, TextNumbers, columns
 from .model import RunView
-from .sequence_groups import MessageGroup, find_groups
+from .sequence_groups import MessageGroup, find_groups, known_times
 from .timeline import Data, RunFacts
 
 AROUND: Final = 6
@@ -182,11 +182,9 @@ def _indices(found: Sequence[int]) -> Column:
 
 def since(message: TracedMessage) -> int:
     """Return the first known time of a message, ns."""
-    times = (message.sent, message.arrived, message.executed, message.replied)
-    return next((time for time in times if time is not None), 0)
+    return next(iter(known_times(message)), 0)
 
 
 def until(message: TracedMessage) -> int:
     """Return the last known time of a message, ns."""
-    times = (message.sent, message.arrived, message.executed, message.replied)
-    return max((time for time in times if time is not None), default=0)
+    return max(known_times(message), default=0)

@@ -52,7 +52,7 @@ def find_groups(run: RunView, facts: RunFacts, messages: Sequence[TracedMessage]
 
 
 def _whole(run: RunView, messages: Sequence[TracedMessage]) -> MessageGroup:
-    first, last = run.history.origin, max(_times(one)[-1] for one in messages)
+    first, last = run.history.origin, max(_span(one)[1] for one in messages)
     return MessageGroup(None, "The whole run, which has no violation", None, None, first, last, run.clients, (), ())
 
 
@@ -61,13 +61,14 @@ class _GroupFinder:
         self._run = run
         self._facts = facts
         self._messages = messages
-        self._begun = [_times(one)[0] for one in messages]
+        self._spans = [_span(one) for one in messages]
+        self._begun = [first for first, _ in self._spans]
         self._changes = _changes(run.keys)
         self._invoked = {call.done.index: call.invoke.index for call in facts.calls if call.done is not None}
         self._held: dict[str, list[TimelineHold]] = {}
         for hold in facts.holds:  # in the order in which they began
             self._held.setdefault(hold.client, []).append(hold)
-        self._latest = max((after - before for one in messages for before, after in [_ends(one)]), default=0)
+        self._longest = max((last - first for first, last in self._spans), default=0)
 
     def group(self, found: EvidenceView) -> MessageGroup:
         history = self._run.history
@@ -120,13 +121,13 @@ class _GroupFinder:
                 message = self._messages[position]
                 if message.server == stay.host and message.client not in seen and self.change(message) is not None:
                     seen.add(message.client)
-                    yield message.client, _times(message)[0]
+                    yield message.client, self._begun[position]
 
     def _within(self, first: int, last: int) -> Iterator[int]:
         """Yield the positions of messages that were under way between two times."""
-        begin = bisect_left(self._begun, first - self._latest)
+        begin = bisect_left(self._begun, first - self._longest)
         for position in range(begin, bisect_right(self._begun, last)):
-            if _times(self._messages[position])[-1] >= first:
+            if self._spans[position][1] >= first:
                 yield position
 
     def change(self, message: TracedMessage) -> int | None:
@@ -160,7 +161,7 @@ class _GroupFinder:
             named = message.call is not None and message.call in calls
             if named:
                 latest[message.call or 0] = position
-            if not (named or violation[0] <= _times(message)[0] <= violation[1]):
+            if not (named or violation[0] <= self._begun[position] <= violation[1]):
                 continue
             known = message.client in clients
             change = self.change(message) if known or message.request else None
@@ -181,14 +182,16 @@ def _changes(states: Iterable[KeyState]) -> dict[str, list[int]]:
     return found
 
 
-def _times(message: TracedMessage) -> list[int]:
+def _span(message: TracedMessage) -> tuple[int, int]:
+    """Return the earliest and the latest known time of a message, ns."""
+    times = known_times(message) or [0]
+    return min(times), max(times)
+
+
+def known_times(message: TracedMessage) -> list[int]:
+    """Return the known times of a message, ns, in the order of its steps."""
     times = (message.sent, message.arrived, message.executed, message.replied)
-    return sorted(time for time in times if time is not None) or [0]
-
-
-def _ends(message: TracedMessage) -> tuple[int, int]:
-    times = _times(message)
-    return times[0], times[-1]
+    return [time for time in times if time is not None]
 
 
 def _lost(message: TracedMessage) -> bool:
