@@ -11,6 +11,7 @@ import io
 import itertools
 import os
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -114,6 +115,15 @@ def read_regular(path: Path, most: int) -> bytes:
         raise UsageError(f"{path}: expected a file of at most {most:,} bytes, got {status.st_size:,}")
     with path.open("rb") as file:
         return file.read(most)
+
+
+def unzipped(packed: bytes, most: int) -> bytes:
+    """Return what a whole gzip file of at most ``most`` bytes contains. Raises ValueError or zlib.error for another."""
+    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    content = unzip.decompress(packed, most)
+    if unzip.unconsumed_tail or not unzip.eof:
+        raise ValueError(f"not a whole file of at most {most >> 20} MB")
+    return content
 
 
 class WriterMark:

@@ -15,6 +15,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from harness.files import unzipped
+
 from .reading import DocumentError
 
 SCHEMA: Final = 1
@@ -118,19 +120,11 @@ def load_messages(folder: Path) -> MessageTrace | None:
     if not path.is_file():
         return None
     try:
-        first, *rest = _unzipped(path).splitlines()
+        first, *rest = unzipped(path.read_bytes(), MOST_BYTES).splitlines()
         trace = msgspec.json.decode(first, type=MessageTrace)
         return msgspec.structs.replace(trace, messages=tuple(_messages(rest)))
     except (OSError, ValueError, zlib.error) as error:
         raise DocumentError(f"{path}: expected the trace of a run: {error}") from error
-
-
-def _unzipped(path: Path) -> bytes:
-    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    text = unzip.decompress(path.read_bytes(), MOST_BYTES)
-    if unzip.unconsumed_tail or not unzip.eof:
-        raise ValueError(f"not a whole file of at most {MOST_BYTES >> 20} MB")
-    return text
 
 
 def _messages(lines: list[bytes]) -> Iterator[TracedMessage]:

@@ -94,7 +94,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
-    plan = _with_release(plan)
+    plan = with_release(plan)
     _refuse_holding(plan)
     _refuse_unknown_options(plan, lock)
     _refuse_unknown_checkers(plan)
@@ -123,7 +123,7 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
 
 
-def _with_release(plan: Plan) -> Plan:
+def with_release(plan: Plan) -> Plan:
     """Return the plan with the option ``release`` in the place of an image that is called as a release."""
     if plan.image not in ALL_RELEASES:
         return plan

@@ -12,6 +12,7 @@ from harness.clusters.kinds import KINDS, own_kinds
 from harness.clusters.kinds.releases import ALL_RELEASES, RELEASES
 from harness.errors import UsageError
 from harness.plan import Plan
+from harness.run.completion import with_release
 from harness.run.judging import Result
 
 DEFAULT: Final = "default"
@@ -39,11 +40,7 @@ def images_named(text: str) -> tuple[str, ...]:
 
 def plan_on(plan: Plan, image: str) -> Plan:
     """Return the plan with these servers."""
-    if image == DEFAULT:
-        return plan
-    if image in ALL_RELEASES:
-        return replace(plan, server_options={**plan.server_options, "release": image})
-    return replace(plan, image=image)
+    return plan if image == DEFAULT else with_release(replace(plan, image=image))
 
 
 def service_of(image: str) -> str:

@@ -18,6 +18,7 @@ import msgspec
 
 from harness.documents import DocumentError
 from harness.documents.messages import LOG, TraceMode
+from harness.files import unzipped
 
 SCHEMA: Final = 1
 MOST_BYTES: Final = 1 << 29
@@ -40,8 +41,10 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class LoggedMessages:
-    """What was logged during a run. ``batches`` are entries of :mod:`harness.sim.message_log` as MessagePack, and
-    ``places`` the lines of the lock's code by their numbers.
+    """Messages that were logged during a run.
+
+    ``batches`` are entries of :mod:`harness.sim.message_log` as MessagePack, and ``places`` the lines of the lock's
+    code by their numbers.
 
     ``sources`` are texts by the files of the places, if these are names of files on another host; else the files are
     paths here."""
@@ -52,7 +55,7 @@ class LoggedMessages:
 
 
 class LogHead(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is needed to decode a log. Fields without a description are those of
+    """Facts that are needed to decode a log. Fields without a description are those of
     :class:`harness.documents.messages.MessageTrace`."""
 
     schema: Literal[1]
@@ -83,18 +86,10 @@ def load_log(folder: Path) -> tuple[LogHead, list[bytes]] | None:
     if not path.is_file():
         return None
     try:
-        first, _, rest = _unzipped(path).partition(b"\n")
+        first, _, rest = unzipped(path.read_bytes(), MOST_BYTES).partition(b"\n")
         return msgspec.json.decode(first, type=LogHead), list(_batches(rest))
     except (OSError, ValueError, zlib.error, struct.error) as error:
         raise DocumentError(f"{path}: expected the log of a run's messages: {error}") from error
-
-
-def _unzipped(path: Path) -> bytes:
-    unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
-    content = unzip.decompress(path.read_bytes(), MOST_BYTES)
-    if unzip.unconsumed_tail or not unzip.eof:
-        raise ValueError(f"not a whole file of at most {MOST_BYTES >> 20} MB")
-    return content
 
 
 def _batches(data: bytes) -> list[bytes]:
