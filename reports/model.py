@@ -103,7 +103,7 @@ class FaultView:
     observed: str
     error: str
     words: str = ""
-    """What it did, as a clause; empty if it was not observed."""
+    """Its effect, as a clause; empty if it was not observed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What happened beside the messages: faults, clocks, keys that servers lost, leases that ended, and the violations."""
+"""Events beside the messages: faults, clocks, keys that servers lost, leases that ended, and the violations."""
 
 from __future__ import annotations
 

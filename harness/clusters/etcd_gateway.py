@@ -1,4 +1,4 @@
-"""What members of etcd say of themselves through their JSON gateway (etcd's manual, "gRPC gateway")."""
+"""Answers of the members of etcd about themselves through their JSON gateway (etcd's manual, "gRPC gateway")."""
 
 from __future__ import annotations
 

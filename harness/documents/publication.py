@@ -22,7 +22,7 @@ EvidenceSource = Literal["nightly", "comparison", "exploration", "hunt", "run"]
 
 
 class PublishedEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What one stored result shows about a lock under faults."""
+    """One stored result as evidence about a lock under faults."""
 
     source: EvidenceSource
     """The stored result: a scenario of a nightly run, a cell of a comparison, the hunts of explorations, a finding of a
@@ -30,9 +30,9 @@ class PublishedEvidence(msgspec.Struct, frozen=True, kw_only=True):
     state: PublishedState
     """The worst state of its runs."""
     title: str = ""
-    """What was run, in a few words."""
+    """Description of the run, in a few words."""
     why: str = ""
-    """What the run that shows the state found, in a sentence."""
+    """The finding of the run that shows the state, in a sentence."""
     faults: tuple[str, ...] = ()
     """The faults that were injected."""
     cluster: str = ""
@@ -200,7 +200,7 @@ class PublishedReleases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublishedCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a lock costs, from the latest comparison on a cluster that has it."""
+    """Costs of a lock, from the latest comparison on a cluster that has it."""
 
     cluster: str
     """``sim`` (times are virtual) or ``docker``."""
@@ -257,11 +257,11 @@ class PublishedLock(msgspec.Struct, frozen=True, kw_only=True):
     library: str = ""
     """The tested library of a third party, with its version."""
     promises: str = ""
-    """What its documentation says about it."""
+    """Description of it in the lock's documentation."""
     on_death: str = ""
-    """What frees it when its holder dies; empty if its documentation does not say."""
+    """The way in which it becomes free when its holder dies; empty if its documentation does not say."""
     outage: str = ""
-    """What happens when one server is lost; empty if its documentation does not say."""
+    """Its behaviour when one server is lost; empty if its documentation does not say."""
     containers_only: bool = False
     """True if it cannot run on the simulator."""
     limits: tuple[PublishedLimit, ...] = ()

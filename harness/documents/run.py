@@ -228,7 +228,7 @@ class InjectedFault(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     """Reason why it did not take effect."""
     words: str = ""
-    """What it did to its hosts, as a clause; empty if it was not observed."""
+    """Its effect on its hosts, as a clause; empty if it was not observed."""
 
 
 class ScenarioResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -145,7 +145,7 @@ class ComparisonColumn:
 
 
 Question = Literal["client pause", "holder crash", "clock jump", "server crash", "failover", "partition"]
-"""What a reader asks of a lock that may get into trouble, in the order of a table of locks."""
+"""Kinds of trouble that readers ask about when they choose a lock, in the order of a table of locks."""
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,7 +197,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fact: ClassVar[str] = ""
     """Observed fact that its description needs. A record without the fact gets a general description."""
     question: ClassVar[Question | None] = None
-    """What a reader asks of a lock, and this fault answers; None if it is part of no such question."""
+    """The kind of trouble that this fault makes; None if readers do not ask about it."""
     tells_moment: ClassVar[bool] = False
     """True if its story says at which point of a call it took effect, so that the event of its trigger is left out."""
 

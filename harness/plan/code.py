@@ -22,7 +22,7 @@ OWN: Final = ("lock_impls", "scenarios.locks", "scenarios.mutants", "worker.work
 _VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 """An environment variable in the address of a server, in place of a password."""
 HOOK: Final = "hook command"
-"""What a command of a hook is called among the code of a plan."""
+"""Name of a hook's command in the list of a plan's code."""
 
 
 def code_in(plan: Plan) -> dict[str, str]:

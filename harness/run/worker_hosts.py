@@ -30,7 +30,7 @@ from harness.worker.server import INTERRUPT, KILL, WorkerEnd
 from harness.worker.watchdog import SIGNS_FILE, STACK_FILE, Limits, SignsOfLife, StackFile, Watchdog
 
 PRELOAD: Final = ("harness.run.simulated",)
-"""What every worker needs; it is imported when the process starts."""
+"""Modules that every worker needs; they are imported when the process starts."""
 CONNECTS_WITHIN_S: Final = 300.0
 """Time for a spawned worker to connect. A loaded machine may take long to start Python."""
 _TICK_S: Final = 0.1

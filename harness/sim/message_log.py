@@ -92,7 +92,7 @@ class MessageLog:
         self._streams = 0
         self._bytes_left = MOST_BYTES
         self.full = False
-        """Whether nothing is logged any more, because of the size."""
+        """True if logging has ended because of the size."""
         self._callers: dict[str, dict[Task, int]] = {client: {} for client in clients}
         """Tasks with a call of the lock in progress, and its process number, by host."""
 

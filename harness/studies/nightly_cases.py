@@ -74,7 +74,7 @@ class Case:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether the simulator has these servers: others may give replies that the simulated ones cannot give."""
+        """Return True if the simulator has these servers: others may give replies that it cannot give."""
         return self.image in ("", DEFAULT)
 
 

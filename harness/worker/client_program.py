@@ -32,8 +32,10 @@ THREAD: Final = 100_000
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client needs beside the addresses of servers that the harness does not run. The password is in the
-    environment variable ``password_from`` of the client's process."""
+    """Login and names that a client needs beside the addresses of servers that the harness does not run.
+
+    The password is in the environment variable ``password_from`` of the client's process.
+    """
 
     service: str = "mymaster"
     """Name of the primary that sentinels monitor."""

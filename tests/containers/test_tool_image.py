@@ -29,7 +29,7 @@ LEFT_OUT: Final = shutil.ignore_patterns(
     ".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", "store", "site", ".editable"
 )
 NEEDED: Final = ("hatchling>=1.27", "pip", "async-timeout==5.0.1")
-"""What a build needs besides, and what redis-py requires on the Python of Debian 12."""
+"""Further requirements of a build, and those of redis-py on the Python of Debian 12."""
 
 
 def engine_command(*arguments: str, given: str | None = None) -> subprocess.CompletedProcess[str]:

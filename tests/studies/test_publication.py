@@ -1,4 +1,4 @@
-"""What is published about locks: a violation is never shown as kept, and nothing untested as safe."""
+"""Published statements about locks: a violation is never shown as kept, and nothing untested as safe."""
 
 from __future__ import annotations
 

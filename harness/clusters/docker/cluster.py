@@ -229,7 +229,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
 
     @property
     def _upgradable(self) -> bool:
-        """Whether the servers may be started as another release, and can be."""
+        """Return True if a fault of the plan needs other releases of the servers, and their kind has some."""
         return RELEASES in self._needs and bool(self.servers.PROGRAMS)
 
     def _privileges(self, disks: Sequence[str]) -> frozenset[Privilege]:

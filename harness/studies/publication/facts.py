@@ -1,4 +1,4 @@
-"""What a lock says about itself: its entry in the catalogue, or the description of a scenario's class."""
+"""Statements of a lock about itself: its entry in the catalogue, or the description of a scenario's class."""
 
 from __future__ import annotations
 

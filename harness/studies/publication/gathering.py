@@ -52,7 +52,7 @@ Studied = list[tuple[Path, D]]
 
 @dataclass(slots=True)
 class StoreContents:
-    """What a store has, as it is published. ``unreadable`` says what could not be read, and why."""
+    """Contents of a store that are published. ``unreadable`` names the files that could not be read, and why."""
 
     outcomes: list[LatestOutcomes] = field(default_factory=list)
     night_runs: list[str] = field(default_factory=list)
