@@ -210,6 +210,13 @@ def test_a_cell_runs_on_servers_that_the_fault_can_affect() -> None:
     assert "disk-stall" in str(cell(ASKED, "redis-token", "disk-stall"))
 
 
+@pytest.mark.parametrize(("cluster", "cluster_too"), [("sim", False), ("docker", True)])
+def test_the_loss_of_a_server_is_tried_on_the_kinds_of_this_cluster(cluster: Any, cluster_too: bool) -> None:
+    found = jobs(ComparisonRequest(locks=("redis-token",), cluster=cluster))
+    kinds = [plan.kind for job in found if job.name == "no-single-point" for plan in job.plans]
+    assert kinds == ["redis-single", "redis-sentinel", *["redis-cluster"] * cluster_too]
+
+
 def test_fencing_is_on_exactly_for_locks_with_fences() -> None:
     both = ComparisonRequest(locks=("redis-token", "redis-fenced"), nemeses=("client-pause",))
     fencing = {(job.lock, plan.fencing) for job in jobs(both) if job.part != "cost" for plan in job.plans}

@@ -284,7 +284,7 @@ def _properties(request: ComparisonRequest, lock: str) -> Iterator[ComparisonJob
     yield _probe(lock, "released", ClientCrash.name, died)
     yield _probe(lock, "reentrant", FAULT_FREE, with_(plan, workload="reentrant"))
     gone = with_(plan, faults=(FaultSpec(Kill.name, at=OUTAGE_AT, params={"target": "primary"}),))
-    on_each = (with_(gone, kind=kind) for kind in find_info(lock).kinds)
+    on_each = (with_(gone, kind=kind) for kind in find_info(lock).kinds if can_run(kind, request.cluster))
     yield _probe(lock, "no-single-point", Kill.name, *on_each)
 
 
