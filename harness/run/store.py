@@ -6,6 +6,7 @@
 - ``<store>/hunts/<UTC time>-<lock>/``: one hunt
 - ``<store>/bisections/<UTC time>-<lock>/``: one bisection
 - ``<store>/versions/<UTC time>-<lock>/``: one comparison of releases
+- ``<store>/fidelity/<UTC time>/``: one comparison of the simulated servers with the real ones
 - ``<store>/failures/<lock>/``: failures that hunts have found
 """
 
@@ -41,6 +42,8 @@ VERSIONS: Final = "versions"
 FIDELITY: Final = "fidelity"
 FAILURES: Final = "failures"
 """Failures that hunts have found, one folder for each lock. The next hunt tries them first."""
+NOT_LOCKS: Final = frozenset({LATEST, SWEEPS, COMPARISONS, HUNTS, BISECTIONS, VERSIONS, FIDELITY, FAILURES})
+"""Names in the store that are not folders of a lock's runs."""
 
 
 def new_run(store: Path, lock: str, seed: int, started: datetime) -> Path:

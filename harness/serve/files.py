@@ -25,8 +25,6 @@ CHUNK: Final = 256 * 1024
 """Bytes read from a file at a time."""
 DEEPEST: Final = 32
 """The deepest nesting of folders that is searched; runs have two levels."""
-NO_LOCKS: Final = frozenset({stores.SWEEPS, stores.COMPARISONS, stores.HUNTS, stores.FAILURES, stores.LATEST})
-"""Names in the store that are not folders of a lock."""
 _PLAIN: Final = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*").fullmatch
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
@@ -82,7 +80,7 @@ def resolve(store: Path, parts: Sequence[str]) -> Path | None:
 
 def run_folder(store: Path, lock: str, run: str) -> Path | None:
     """Return the folder of a run, ``<store>/<lock>/<run>``; None if it does not exist."""
-    real = None if lock in NO_LOCKS else resolve(store, (lock, run))
+    real = None if lock in stores.NOT_LOCKS else resolve(store, (lock, run))
     return real if real is not None and real.is_dir() else None
 
 

@@ -167,7 +167,7 @@ class Index:
 def _run_folders(store: Path) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the folders that may be runs: their places in the store, and their paths."""
     for lock in _scan(store):
-        if lock.name not in files.NO_LOCKS and _is_folder(lock):
+        if lock.name not in stores.NOT_LOCKS and _is_folder(lock):
             for run in _scan(Path(lock)):
                 yield (lock.name, run.name), run.path
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.history import HistoryWriter
+from harness.run.store import new_bisection, new_comparison, new_fidelity, new_hunt, new_sweep, new_versions
 from harness.serve.app import application
 from harness.serve.guard import Guard
 from harness.serve.index import TURNS, Index
@@ -210,6 +211,16 @@ def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
     link = "/store/hunts/20261121T220000Z-redlock/hunt.html"
     assert f'href="{link}"' in hunts
     assert "sandbox allow-scripts" in request(app, link).headers["content-security-policy"]
+
+
+def test_studies_are_not_listed_as_runs(tmp_path: Path) -> None:
+    stores.add(tmp_path, 0)
+    for make in (new_sweep, new_hunt, new_bisection, new_versions):
+        make(tmp_path, "redlock", stores.BEGAN)
+    for make_one in (new_comparison, new_fidelity):
+        folder = make_one(tmp_path, stores.BEGAN)
+        assert request(application(tmp_path), f"/runs/{folder.parent.name}/{folder.name}/").status == 404
+    assert rows(request(application(tmp_path), "/")) == [FIRST]
 
 
 def test_every_page_links_to_all_others(app: Guard) -> None:

@@ -21,11 +21,6 @@ from .copies import Copies
 from .nights import other_release
 from .verdicts import worst
 
-STUDIES: Final = frozenset(
-    {stores.SWEEPS, stores.COMPARISONS, stores.HUNTS, stores.BISECTIONS, stores.VERSIONS, stores.FIDELITY,
-     stores.FAILURES, stores.LATEST}
-)  # fmt: skip
-"""Folders of the store that are not those of a lock's runs."""
 _head: Final = msgspec.json.Decoder(RunHead).decode
 
 
@@ -45,7 +40,7 @@ class StoredRun:
 def stored_runs(store: Path, unreadable: list[str]) -> Iterator[StoredRun]:
     """Yield the runs of a store that have results, by folder. What cannot be read is added to ``unreadable``."""
     for parent in sorted(store.iterdir()):
-        if parent.name in STUDIES or parent.is_symlink() or not parent.is_dir():
+        if parent.name in stores.NOT_LOCKS or parent.is_symlink() or not parent.is_dir():
             continue
         for folder in sorted(parent.iterdir()):
             if (folder / stores.RESULTS).is_file() and not folder.is_symlink():
