@@ -25,6 +25,7 @@ from harness.run.store import REPORT
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly_cases import CLUSTERS, judge_run, refusal
+from harness.studies.scenario_command import scenario_command
 from harness.wording import counted
 
 from . import scenario_ablate
@@ -145,7 +146,7 @@ def show_command(
     # Asking where it can run would import the code that a stranger's file names.
     strange = [] if scenario.catalogued else allowing(plan)
     for cluster in CLUSTERS["both"]:
-        command = shlex.join(["harness", "scenario", "run", given, "--cluster", cluster, *strange])
+        command = scenario_command(given, cluster, options=strange)
         table.add_row(f"on {cluster}", (not strange and refusal(plan, cluster)) or command)
     console.print(table)
     console.print(f"\n{scenario.path}:\n", soft_wrap=True)

@@ -39,6 +39,7 @@ from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 
 from .detection import Counts, repeated
+from .scenario_command import scenario_command
 from .server_images import DEFAULT, images_named, plan_on, reported_server, runs_on, service_of
 from .traces import check_run
 
@@ -234,8 +235,7 @@ def judge_run(result: Result) -> ExpectationResult:
 
 
 def _command(case: Case) -> str:
-    image = f" --image {case.image}" if case.image not in ("", DEFAULT) else ""
-    return f"harness scenario run {case.scenario} --cluster {case.cluster}{image} --seed {case.plan.seed}"
+    return scenario_command(case.scenario, case.cluster, image=case.image, seed=case.plan.seed)
 
 
 def _outcome(case: Case, judgement: ExpectationResult, result: Result | None, seconds: float) -> ScenarioOutcome:

@@ -16,6 +16,7 @@ from harness.reports import nightly_report
 from harness.scenarios import catalogue
 from harness.studies.nightly import nightly
 from harness.studies.nightly_cases import Case, cases
+from harness.studies.scenario_command import scenario_command
 from harness.studies.server_images import service_of
 from tests.reports import nights
 
@@ -59,11 +60,18 @@ def test_each_scenario_runs_on_the_images_of_its_service() -> None:
     ]
 
 
-def test_the_plan_names_the_servers_and_the_command_repeats_it() -> None:
+def test_the_plan_names_the_servers() -> None:
     default, release, image = (case.plan for case in chosen("default", "etcd-3.6.16", "quay.io/coreos/etcd:v3.5"))
     assert (default.image, default.server_options) == ("", {})
     assert (release.image, release.server_options) == ("", {"release": "etcd-3.6.16"})
     assert (image.image, image.server_options) == ("quay.io/coreos/etcd:v3.5", {})
+
+
+def test_the_command_of_a_scenario_names_only_what_differs() -> None:
+    assert scenario_command("get-del-gap", "sim", image="default") == "harness scenario run get-del-gap --cluster sim"
+    assert scenario_command("my story.toml", "docker", image="redis:7.4", seed=0, options=["--trust"]) == (
+        "harness scenario run 'my story.toml' --cluster docker --image redis:7.4 --seed 0 --trust"
+    )
 
 
 def test_scenarios_of_other_services_are_left_out() -> None:

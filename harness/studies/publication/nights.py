@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from harness.scenarios.catalogue import Scenario
 from harness.studies import results_db
 from harness.studies.lock_status import state_of
 from harness.studies.results_db import Night
+from harness.studies.scenario_command import scenario_command
 from harness.wording import SAFE_WITH_FENCING
 
 from .copies import Copies
@@ -118,7 +118,7 @@ def evidence(found: LatestOutcomes, copies: Copies) -> PublishedEvidence:
         failed=failed,
         undecided=sum(outcome_state(one) == "not-tested" for one in made),
         started_at=found.night.started_at,
-        command=_command(shown) if made else "",
+        command=scenario_command(shown.scenario, shown.cluster, seed=shown.seed) if made else "",
         report=files.report,
         trace=files.trace,
     )
@@ -156,11 +156,6 @@ def _counts(made: Sequence[ScenarioOutcome]) -> tuple[int, int]:
         if state not in ("not-tested", "kept"):
             failed += one.detection.found if one.detection else 1
     return judged, failed
-
-
-def _command(outcome: ScenarioOutcome) -> str:
-    seed = str(outcome.seed)
-    return shlex.join(["harness", "scenario", "run", outcome.scenario, "--cluster", outcome.cluster, "--seed", seed])
 
 
 @cache
