@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.history import History
+from harness.history.lock_keys import changed_history
 from harness.history.recordings import DRIFT
 from harness.wording import counted, in_seconds
 
@@ -113,12 +114,13 @@ def _shifts(machines: Sequence[Machine]) -> Iterator[tuple[int, ...]]:
 
 def _shifted(history: History, machines: Sequence[Machine], shifts: Sequence[int]) -> tuple[History, list[int]]:
     """Return the history with the entries of each machine shifted, in the order of time, and each entry's position in
-    the given one."""
+    the given one. Times of servers' keys, as those of the nemesis, are of no client's machine and stay."""
     by_client = {client: shift for machine, shift in zip(machines, shifts, strict=True) for client in machine.clients}
     ops = list(history)
     times = [op.time + by_client.get(op.node or "", 0) if op.process >= 0 else op.time for op in ops]
     order = sorted(range(len(ops)), key=times.__getitem__)
-    return History(msgspec.structs.replace(ops[i], index=n, time=times[i]) for n, i in enumerate(order)), order
+    shifted = (msgspec.structs.replace(ops[i], index=n, time=times[i]) for n, i in enumerate(order))
+    return changed_history(history, shifted), order
 
 
 def _identity(violation: Violation, order: Sequence[int] | None) -> Identity:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from harness.history import SECOND, History
-from harness.history.lock_keys import attach_keys, keys_of
+from harness.history.lock_keys import changed_history
 from harness.wording import in_seconds
 
 from .base import Verdict
@@ -66,7 +66,4 @@ def _with_longer_slack(history: History, longer_ns: int) -> History:
         if op.process < 0 and op.f == "start" and op.value.get("slack") is not None:
             settings = {**op.value, "slack": op.value["slack"] + longer_ns / SECOND}
             ops[at] = msgspec.structs.replace(op, value=settings)
-    changed = History(ops)
-    if (keys := keys_of(history)) is not None:
-        attach_keys(changed, keys)
-    return changed
+    return changed_history(history, ops)

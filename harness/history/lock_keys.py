@@ -17,7 +17,7 @@ import msgspec
 from harness.errors import HarnessError
 from harness.files import LineStream, refuse_device
 
-from . import History
+from . import History, Op
 
 KEYS: Final = "keys.jsonl"
 BUFFER: Final = 8192
@@ -146,6 +146,14 @@ def attach_keys(history: History, states: Iterable[KeyState]) -> None:
 def keys_of(history: History) -> tuple[KeyState, ...] | None:
     """Return the states of keys in the order of observation; None if not every change was recorded."""
     return _recorded.get(history)
+
+
+def changed_history(history: History, entries: Iterable[Op]) -> History:
+    """Return a history of ``entries``, changed ones of the given history, with its record of the servers' keys."""
+    changed = History(entries)
+    if (keys := keys_of(history)) is not None:
+        attach_keys(changed, keys)
+    return changed
 
 
 def attach_stored_keys(history: History, path: Path) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from harness.checkers.catalogue import chosen
 from harness.checkers.machine_clocks import machines_of
 from harness.checkers.running import run_all
 from harness.history import History, Op
+from harness.history.lock_keys import KeyState, attach_keys
 from harness.run.checking import check
 
 MS = 1_000_000
@@ -20,12 +23,14 @@ class Script:
     def __init__(self) -> None:
         self.entries: list[tuple[int, int, Any, str, Any, str | None]] = []
 
-    def call(self, client: int, f: str, begun_ms: float, done_ms: float, value: Any = None) -> None:
+    def call(
+        self, client: int, f: str, begun_ms: float, done_ms: float, value: Any = None, *, kind: str = "ok"
+    ) -> None:
         node = f"c{client}"
         self.entries.append(
             (int(begun_ms * MS), client, "invoke", f, {"timeout": 2.0} if f == "acquire" else None, node)
         )
-        self.entries.append((int(done_ms * MS), client, "ok", f, value, node))
+        self.entries.append((int(done_ms * MS), client, kind, f, value, node))
 
     def hold(self, client: int, from_ms: float, until_ms: float) -> None:
         self.call(client, "acquire", from_ms - 5, from_ms, {"fence": None, "valid_for": 2.0})
@@ -101,6 +106,21 @@ def test_a_violation_counts_beside_one_that_the_clocks_may_explain() -> None:
     assert len(found.evidence) == 1
     assert "of 2 violations as the clocks read, 1 hold for every clock within its error" in found.explanation
     assert found.evidence[0].from_ns == 2100 * MS
+
+
+@pytest.mark.parametrize(("error_ms", "valid"), [(1, False), (600, None)])
+def test_the_recorded_keys_of_servers_count_for_every_admissible_clock(error_ms: float, valid: bool | None) -> None:
+    """The key of a failed acquire stays for 1.5 s, and the slack is 1 s."""
+    script = Script()
+    for turn in range(6):
+        script.hold(turn % 2, 100 + 200 * turn, 200 + 200 * turn)
+    script.call(0, "acquire", 1995, 2500, kind="fail")
+    script.call(0, "acquire", 6000, 6005, kind="fail")
+    history = script.history(clocks(error_ms))
+    attach_keys(history, [KeyState(2200 * MS, "n1", "k0", "token", by="c0"), KeyState(4000 * MS, "n1", "k0", by="c0")])
+    found = run_all(history, chosen(["keys"]))["keys"]
+    assert found.valid is valid
+    assert "c0 kept k0 for 1.500 s after its acquire had failed" in found.explanation
 
 
 def test_a_run_without_an_end_counts_what_clocks_may_have_drifted() -> None:
