@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from harness.errors import UsageError
+from harness.files import unzipped
 
 SCHEMA: Final = 1
 MOST_BYTES: Final = 1 << 29
@@ -75,14 +76,10 @@ def pack(recording: WireRecording) -> bytes:
 def unpack(packed: bytes, name: str) -> WireRecording:
     """Return the recording in a file; ``name`` is the file's name for the message of the UsageError if it is none."""
     try:
-        unzip = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        text = unzip.decompress(packed, MOST_BYTES)
-        if unzip.unconsumed_tail or not unzip.eof:
-            raise UsageError(f"{name}: not a whole recording of at most {MOST_BYTES >> 20} MB")
-        first, *rest = text.splitlines()
+        first, *rest = unzipped(packed, MOST_BYTES).splitlines()
         recording = msgspec.json.decode(first, type=WireRecording)
         events: Sequence[WireEvent] = [_decode(line) for line in rest]
-    except (zlib.error, ValueError, msgspec.DecodeError) as error:
+    except (ValueError, zlib.error) as error:
         raise UsageError(f"{name}: not a recording of a server's traffic: {error}") from None
     return msgspec.structs.replace(recording, events=tuple(events))
 
