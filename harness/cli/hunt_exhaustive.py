@@ -11,8 +11,9 @@ from rich.console import Console
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.faults.pause import ClientPause
 from harness.run.signals import sigterm_interrupts
-from harness.search.exhaustive import ExhaustiveResult, Scope, exhaust
+from harness.search.exhaustive import ExhaustiveResult, exhaust
 from harness.search.request import HuntRequest
+from harness.search.scope import Scope
 from harness.wording import LIMITS
 
 from .options import printed, progress_bar

@@ -11,9 +11,11 @@ from harness.environments import store
 from harness.environments.interpreters import interpreter_for
 from harness.errors import EnvironmentLacking, UsageError
 from harness.plan import Plan
-from harness.search.exhaustive import Scope, exhaust, repeat
+from harness.search.executions import repeat
+from harness.search.exhaustive import exhaust
 from harness.search.replay import simulate
 from harness.search.request import HuntRequest
+from harness.search.scope import Scope
 
 OLD_CLIENT = """# /// script
 # dependencies = ["redis==3.5.3"]

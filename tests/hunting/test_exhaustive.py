@@ -17,7 +17,8 @@ from harness.lock_impls.base import Grant
 from harness.lock_impls.redis_token import RedisTokenLock
 from harness.run.lock_facts import searched_facts
 from harness.search import steered
-from harness.search.exhaustive import Scope, execute, exhaust, judge, repeat
+from harness.search.executions import execute, judge, repeat
+from harness.search.exhaustive import exhaust
 from harness.search.interleavings import (
     Execution,
     ExecutionStep,
@@ -27,6 +28,7 @@ from harness.search.interleavings import (
     explore,
     independent,
 )
+from harness.search.scope import Scope
 from harness.sim.patches import virtual
 from tests.hunting.foata import Form, foata
 from tests.hunting.token_model import SHORT, WHOLE, Token, count, walks

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from harness.errors import UsageError
-from harness.search.exhaustive import Scope, exhaust, repeat
+from harness.search.executions import repeat
+from harness.search.exhaustive import exhaust
 from harness.search.interleavings import ExecutionStep, NotReproducible
+from harness.search.scope import Scope
 
 PLAIN = "tests.runs.interrupted_locks"
 COROUTINES = "tests.runs.cancelled_locks"

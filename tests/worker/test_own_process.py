@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from harness.plan import FaultSpec, Plan
-from harness.search.exhaustive import Scope, exhaust, repeat
+from harness.search.executions import repeat
+from harness.search.exhaustive import exhaust
 from harness.search.replay import prepare, simulate
+from harness.search.scope import Scope
 from harness.studies.compare.plans import ComparisonRequest, jobs
 
 LOCK = '''
