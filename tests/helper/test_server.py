@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from harness.clusters.docker.helper.nfqueue import CHAIN
-from harness.clusters.docker.helper.server import Operations, RequestServer
+from harness.clusters.docker.helper.operations import Operations
+from harness.clusters.docker.helper.server import RequestServer
 
 from .hosts import container, network, run, wait
 
@@ -86,9 +87,9 @@ def hosts() -> Iterator[list[tuple[int, str]]]:
         (b"{", "JSONDecodeError"),
         (b"\xff", "UnicodeDecodeError"),
         (b"[1]", r"got [1], expected an object"),
-        (b"{}", "op: got null, expected one of filter, ping"),
-        (b'{"op": "reboot"}', 'op: got "reboot", expected one of filter, ping'),
-        (b'{"op": ["ping"]}', "expected one of filter, ping"),
+        (b"{}", "op: got null, expected one of machine, greet, filter"),
+        (b'{"op": "reboot"}', 'op: got "reboot", expected one of machine, greet, filter'),
+        (b'{"op": ["ping"]}', "expected one of machine, greet, filter"),
         (b'{"op": "members"}', "members: pid is missing, expected a process id"),
         (b'{"op": "members", "pid": "1"}', 'members: pid: got "1", expected a process id'),
         (b'{"op": "members", "pid": true}', "pid: got true"),

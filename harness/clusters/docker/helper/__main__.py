@@ -10,7 +10,8 @@ import signal
 import sys
 from types import FrameType
 
-from .server import Operations, RequestServer
+from .operations import Operations
+from .server import RequestServer
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:

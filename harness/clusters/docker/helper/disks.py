@@ -1,30 +1,25 @@
 """Disks for containers that can stall and lose power: an ext4 file system in a sparse file on a loop device.
 
-The helper mounts a disk in the container's mount namespace, so the container needs neither the device nor privileges.
-The loop device is released with its last user (LO_FLAGS_AUTOCLEAR), so none is left when the helper and the container
-have ended, even if they were killed. Constants are those of <linux/loop.h>, <linux/fs.h>, <linux/mount.h> and of
-fs/ext4/ext4.h; the system calls have the same numbers on all architectures.
+The helper mounts a disk in the container's mount namespace (:mod:`.mounts`), so the container needs neither the device
+nor privileges. The loop device is released with its last user (LO_FLAGS_AUTOCLEAR), so none is left when the helper and
+the container have ended, even if they were killed. Constants are those of <linux/fs.h> and of fs/ext4/ext4.h.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
 import signal
-import stat
 import struct
 import subprocess
 import threading
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from . import cgroups, processes
+from . import cgroups, mounts, processes
 
 IMAGES: Final = Path("/disks")
 """A tmpfs, so that the speed of the machine's own disk does not matter."""
@@ -32,123 +27,16 @@ MOUNT_POINT: Final = "/data"
 PROBE: Final = ".lock-harness-probe"
 FILL: Final = ".lock-harness-fill"
 TIMED: Final = ".lock-harness-timed"
-LOOP_CTL_GET_FREE: Final = 0x4C82
-LOOP_CONFIGURE: Final = 0x4C0A
-LOOP_CONFIG: Final = struct.Struct("=II 5Q 4I 64s 64s 32s 2Q 8Q")
-LO_FLAGS_AUTOCLEAR: Final = 4
-LOOP_MAJOR: Final = 7
-CONTROL: Final = (10, 237)
 FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
 EXT4_IOC_SHUTDOWN: Final = 0x8004587D
 NOLOGFLUSH: Final = 2
 """Drop everything that has not reached the disk, the journal's last transactions too."""
-FSOPEN, FSCONFIG, FSMOUNT, MOVE_MOUNT = 430, 431, 432, 429
-SET_STRING, CMD_CREATE = 1, 6
-CLOEXEC: Final = 1
-MOVE_MOUNT_F_EMPTY_PATH: Final = 4
-AT_FDCWD: Final = -100
-COMMIT: Final = b"3600"
-"""Seconds between periodic commits of the journal; ext4's default is 5."""
-CLONE_FS, CLONE_NEWNS = 0x200, 0x20000
-ATTEMPTS: Final = 20
 PATIENCE: Final = 2.0
-"""Seconds within which a disk can be unmounted after its users have ended."""
+"""Seconds within which an attempt to write ends after the disk has thawed."""
 
 
 class DiskError(Exception):
     """An operation on a disk failed; the message names the container and the reason."""
-
-
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _check_result(result: int, what: str) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
-
-
-def _call(number: int, what: str, *arguments: int | bytes | None) -> int:
-    # Pass every argument at register width: ctypes would pass an int as 32 bits.
-    wide = [ctypes.c_long(each) if isinstance(each, int) else ctypes.c_char_p(each) for each in arguments]
-    return _check_result(_libc().syscall(ctypes.c_long(number), *wide), what)
-
-
-def _node(path: Path, kind: int, major: int, minor: int) -> Path:
-    """Create a device node, since a container's /dev has no loop devices."""
-    with suppress(FileExistsError):
-        os.mknod(path, kind | 0o600, os.makedev(major, minor))
-    return path
-
-
-def _attach(image: Path) -> tuple[int, Path]:
-    """Attach an image to a loop device. Return the open file, which keeps the device attached, and the device's path.
-
-    It may take several attempts, since other programs take loop devices too.
-    """
-    control = os.open(_node(Path("/dev/loop-control"), stat.S_IFCHR, *CONTROL), os.O_RDWR | os.O_CLOEXEC)
-    file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        for _ in range(ATTEMPTS):
-            number = fcntl.ioctl(control, LOOP_CTL_GET_FREE)
-            path = _node(Path(f"/dev/loop{number}"), stat.S_IFBLK, LOOP_MAJOR, number)
-            device = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.ioctl(device, LOOP_CONFIGURE, _config(file, image.name))
-            except OSError as error:
-                os.close(device)
-                if error.errno != errno.EBUSY:
-                    raise
-            else:
-                return device, path
-        raise OSError(errno.EBUSY, f"no loop device was free in {ATTEMPTS} attempts")
-    finally:
-        os.close(file)
-        os.close(control)
-
-
-def _config(file: int, name: str) -> bytes:
-    """Return a ``struct loop_config``; the kernel chooses the device number and the block size."""
-    info = (0, 0, 0, 0, 0, 0, 0, 0, LO_FLAGS_AUTOCLEAR, name.encode(), b"", b"", 0, 0)
-    return LOOP_CONFIG.pack(file, 0, *info, *([0] * 8))
-
-
-def _filesystem(device: Path) -> int:
-    """Return a detached mount of the file system. Mounting replays the journal."""
-    context = _call(FSOPEN, "fsopen", b"ext4", CLOEXEC)
-    try:
-        _call(FSCONFIG, "fsconfig", context, SET_STRING, b"source", str(device).encode(), 0)
-        # A timed commit would write a log's new length before its data: a tail of zeros, which Redis refuses.
-        _call(FSCONFIG, "fsconfig", context, SET_STRING, b"commit", COMMIT, 0)
-        _call(FSCONFIG, f"mounting {device}", context, CMD_CREATE, None, None, 0)
-        return _call(FSMOUNT, "fsmount", context, CLOEXEC, 0)
-    finally:
-        os.close(context)
-
-
-def _within(pid: int, what: Callable[[], None]) -> None:
-    """Call a function in the mount namespace of a process, in a new thread, since a thread cannot leave it again."""
-    failed: list[OSError] = []
-
-    def enter() -> None:
-        try:
-            space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                _check_result(_libc().unshare(CLONE_FS), "unshare")  # setns(2): not while it shares root and cwd
-                _check_result(_libc().setns(space, CLONE_NEWNS), "setns")
-            finally:
-                os.close(space)
-            what()
-        except OSError as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=enter, name=f"mntns-{pid}")
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
 
 
 @dataclass(slots=True)
@@ -174,25 +62,7 @@ class _Disk:
         return os.open(f"/proc/{self.pid}/root{MOUNT_POINT}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def mount(self) -> None:
-        mounted = _filesystem(self.path)
-        try:
-            place = (AT_FDCWD, MOUNT_POINT.encode(), MOVE_MOUNT_F_EMPTY_PATH)
-            _within(self.pid, lambda: void(_call(MOVE_MOUNT, f"mounting on {MOUNT_POINT}", mounted, b"", *place)))
-        finally:
-            os.close(mounted)
-
-    def unmount(self) -> None:
-        """Unmount, not lazily: if the file system were still in use, a new mount of it would still have no power."""
-
-        def detach() -> None:
-            deadline = time.monotonic() + PATIENCE
-            while _libc().umount2(MOUNT_POINT.encode(), 0):
-                number = ctypes.get_errno()
-                if number != errno.EBUSY or time.monotonic() >= deadline:
-                    raise OSError(number, f"unmounting {MOUNT_POINT}: {os.strerror(number)}")
-                time.sleep(0.002)
-
-        _within(self.pid, detach)
+        mounts.mount(self.pid, self.path, MOUNT_POINT)
 
     def freeze(self) -> None:
         if self.stopper is None and self.powered:
@@ -241,10 +111,6 @@ def _take_space(file: int) -> None:
             piece //= 2
 
 
-def void(_: object) -> None:
-    """Discard a value, for lambdas."""
-
-
 class ContainerDisks:
     """Disks of all containers, identified by the containers' first processes.
 
@@ -264,7 +130,7 @@ class ContainerDisks:
             made = subprocess.run(command, capture_output=True, text=True, check=False)
             if made.returncode:
                 raise DiskError(f"container of process {pid}: mkfs.ext4: {made.stderr.strip()}")
-            disk = _Disk(pid, *_attach(image))
+            disk = _Disk(pid, *mounts.attach(image))
             image.unlink()  # the loop device has it open
             self._disks[pid] = disk
             disk.mount()
@@ -282,7 +148,7 @@ class ContainerDisks:
         with self._locked(pid) as disk:
             directory = disk.open()
             try:
-                _check_result(_libc().syncfs(directory), "syncfs")
+                mounts.sync_file_system(directory)
             finally:
                 os.close(directory)
 
@@ -313,7 +179,7 @@ class ContainerDisks:
         """Mount the disk again; its users must have ended. No effect on a disk that has power."""
         with self._locked(pid) as disk:
             if not disk.powered:
-                disk.unmount()
+                mounts.unmount(pid, MOUNT_POINT)
                 disk.mount()
                 disk.powered = True
                 disk.apply_fill()
@@ -351,7 +217,7 @@ class ContainerDisks:
                 with path.open("wb") as file:
                     file.write(b"probe")
                     file.flush()
-                    _check_result(_libc().syncfs(file.fileno()), "syncfs")
+                    mounts.sync_file_system(file.fileno())
                 path.unlink(missing_ok=True)  # an attempt that hung may have removed it earlier
                 found[0] = "works"
             except OSError as error:

@@ -22,7 +22,9 @@ from types import FrameType
 from typing import Any, Final
 
 from harness.clusters.docker.helper import vdso
-from harness.clusters.docker.helper.server import Arguments, OperationError, RequestServer
+from harness.clusters.docker.helper.arguments import Arguments
+from harness.clusters.docker.helper.operations import OperationError
+from harness.clusters.docker.helper.server import RequestServer
 from harness.record.processor_waits import ProcessorWaits, Waits, descendants
 
 from . import abilities, links, processes
