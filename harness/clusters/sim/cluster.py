@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import Any, Final
 from greenlet import getcurrent
 
 from harness.clusters import kinds
-from harness.clusters.abilities import Links, LinkShape, State, Tap
+from harness.clusters.abilities import State, Tap
 from harness.clusters.base import Checkpoint, ClusterEndpoints, HostProgram, ObservedFacts, RecordEntry, Role
 from harness.clusters.floods import floods_class
 from harness.errors import ProcessEnds
@@ -24,77 +23,24 @@ from harness.sim import exits
 from harness.sim.hosts import EPOCH, SimHost
 from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from harness.sim.message_log import Entry, MessageLog
-from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
+from harness.sim.network import SimNetwork
 from harness.sim.patches import virtual
 from harness.sim.places import PlaceFinder
-from harness.sim.service import Conn, ServiceHost
 from harness.sim.steering import Steering
 
 from .interrupts import ClientThreads, TaskCancels, ThreadInterrupts
 from .keys import KeyWatch
 from .kinds import blaming, servers_class
+from .links import LinkMethods
+from .machines import SimMachine
 from .processors import Processors
+from .resource import RESOURCE_PORT, LineService
 
 CONTROL: Final = "control"
 RESOURCE: Final = "resource"
-RESOURCE_PORT: Final = 7000
 _STATES: Final[dict[int, State]] = {RUNNING: "running", FROZEN: "paused", DEAD: "dead"}
 SETTLE: Final = 0.5
 """Virtual seconds for servers to connect to each other before the run begins."""
-
-
-class _Machine:
-    """A simulated host in its role."""
-
-    def __init__(self, host: SimHost, role: Role) -> None:
-        self.host = host
-        self.name = self.address = host.name
-        self.role = role
-        self.hang_wanted = False
-        self.hung = False
-
-
-class _LineService:
-    """The protected resource as a program on a simulated host: answers each line with a line."""
-
-    port = RESOURCE_PORT
-
-    def __init__(self, answer: Callable[[bytes], bytes]) -> None:
-        self._answer = answer
-
-    def start(self, host: ServiceHost, *, wiped: bool) -> None:
-        """Do nothing: the resource is never faulted, so it has no state to load."""
-
-    def stop(self) -> None: ...
-
-    def opened(self, conn: Conn) -> None:
-        conn.session = b""
-
-    def received(self, conn: Conn, data: bytes) -> None:
-        *lines, conn.session = (conn.session + data).split(b"\n")
-        for line in lines:
-            conn.send(self._answer(line) + b"\n")
-
-    def closed(self, conn: Conn) -> None: ...
-
-
-class _BlackHole(SimMessageTrap):
-    """Trap for all messages between a client and a server, in both directions."""
-
-    def __init__(self, network: SimNetwork, client: SimHost, server: str) -> None:
-        super().__init__(b"", LOST, catch_all=True)
-        self._links = [network.link(client.name, server), network.link(server, client.name)]
-        self._client = client
-        self._server = server
-        for link in self._links:
-            link.traps.append(self)
-
-    def cancel(self) -> None:
-        if self.armed:
-            self.armed = False
-            for link in self._links:
-                link.traps.remove(self)
-            self._client.break_streams({self._server})
 
 
 def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
@@ -102,7 +48,7 @@ def _dated(now: int, wall: int, line: str, origin_ns: int) -> str:
     return f"{(now - origin_ns) / SECOND:10.3f} s  {clock:%Y-%m-%d %H:%M:%S}  {line}\n"
 
 
-class SimCluster:
+class SimCluster(LinkMethods):
     """See :class:`harness.clusters.base.Cluster`. It implements itself what the simulator can do to any host; the
     servers and their floods are parts of their own."""
 
@@ -127,8 +73,8 @@ class SimCluster:
         self._control = SimHost(self._network, CONTROL)
         self._keys: KeyWatch | None = None
         self._steered = False
-        self._machines: dict[str, _Machine] = {}
-        SimHost(self._network, RESOURCE).install(_LineService(resource))
+        self._machines: dict[str, SimMachine] = {}
+        SimHost(self._network, RESOURCE).install(LineService(resource))
         with blaming(kind):
             self.servers = servers_class(kind)(self._make, kind, nodes or kinds.default_nodes(kind), options)
         floods = floods_class(kind)
@@ -149,7 +95,7 @@ class SimCluster:
 
     def _make(self, name: str, role: Role) -> SimHost:
         host = SimHost(self._network, name)
-        self._machines[name] = _Machine(host, role)
+        self._machines[name] = SimMachine(host, role)
         return host
 
     @classmethod
@@ -166,7 +112,7 @@ class SimCluster:
         return self, self.servers, *self._interrupts, self._processors, *self._floods
 
     @property
-    def hosts(self) -> list[_Machine]:
+    def hosts(self) -> list[SimMachine]:
         return list(self._machines.values())
 
     def endpoints(self) -> ClusterEndpoints:
@@ -357,51 +303,3 @@ class SimCluster:
 
     def read_clock(self, host: str) -> int:
         return self._machines[host].host.wall_ns() - self.clock()[1]
-
-    # Network.
-
-    def cut(self, links: Links) -> None:
-        for source, target in links:
-            self._network.link(source, target).cuts += 1
-
-    def heal(self, links: Links) -> None:
-        for source, target in links:
-            link = self._network.link(source, target)
-            link.cuts = max(0, link.cuts - 1)
-
-    def reaches(self, source: str, target: str, timeout: float) -> float | None:
-        began = self._kernel.now
-        answered = threading.Event()
-        self._network.ping(source, target, answered.set)
-        return (self._kernel.now - began) / SECOND if answered.wait(timeout) else None
-
-    def shape(self, links: Links, shape: LinkShape) -> Callable[[], None]:
-        weight = Impairment(
-            round(shape.latency * SECOND), round(shape.jitter * SECOND), shape.loss, shape.rate or float("inf")
-        )
-        shaped = [self._network.link(source, target) for source, target in links]
-        for link in shaped:
-            link.add_impairment(weight)
-
-        def undo() -> None:
-            for link in shaped:
-                link.remove_impairment(weight)
-
-        return undo
-
-    def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> SimMessageTrap:
-        trap = SimMessageTrap(needle, -1 if delay is None else round(delay * SECOND))
-        self._network.link(source, target).traps.append(trap)
-        return trap
-
-    def black_hole(self, client: str, server: str) -> SimMessageTrap:
-        return _BlackHole(self._network, self._machines[client].host, server)
-
-    def black_holed(self, links: Links) -> list[bool]:
-        return [
-            all(self._network.link(*way).loses(b"a probe") for way in ((client, server), (server, client)))
-            for client, server in links
-        ]
-
-    def break_streams(self, host: str) -> int:
-        return self._machines[host].host.break_streams(set(self._machines))
