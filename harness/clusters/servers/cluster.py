@@ -7,10 +7,8 @@ processes have this machine's clocks, so times of different clients compare exac
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,21 +25,19 @@ from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThr
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.gate import NetworkGate
 from harness.clusters.key_watch import KeyWatch
-from harness.clusters.programs import LocalProgram, own_program
-from harness.errors import EnvironmentLacking, UsageError
+from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import KeyState, OnKeyChange
 from harness.record.processor_waits import ProcessorWaits, Waits, descendants, is_counted
 
-from .adapter import PREFIX, NoAnswerError, OwnServer, server_class
-from .addresses import ServerAddress, parse_server
+from .adapter import PREFIX, NoAnswerError, server_class
+from .addresses import parse_server
 from .clients import LocalClient, ProcessMethods
+from .companions import Cleaner, ResourceProgram
+from .examination import examined
 from .hooks import HookCommands, HookRunner
 from .links import LinkMethods, ProxyClient
 
 RESOURCE: Final = "resource"
-CLOCK: Final = "one monotonic clock: all processes run on this machine"
-CLEANING_S: Final = 15.0
-"""Seconds within which the run's keys are removed."""
 Report = Callable[[str], None]
 
 
@@ -101,7 +97,7 @@ class DirectCluster(ProcessMethods):
         self._seed = seed
         self._resource_config = resource
         self._report = report
-        self._about = _examined(self._servers, self._addresses)
+        self._about = examined(self._servers, self._addresses)
         self._hooks = HookRunner(hooks or {}, list(self._servers), self._place_of, self._redact)
         self._entries = EntryThread()
         self._clients: dict[str, LocalClient] = {}
@@ -165,16 +161,19 @@ class DirectCluster(ProcessMethods):
         """Start the programs; return when the clients wait for a job."""
         self._hooks.prepare()
         self._report("starting clients")
-        cleaner_ready = self._start_cleaner()
+        cleaner = Cleaner(self.kind, self.run_name, self._texts)
+        self._closing.callback(self._clean, cleaner)
         self._closing.callback(self._finish_hooks)  # before the cleaner, which needs servers that answer
         names = kinds.clients(self._setup.count)
         self._start_clients(names)
         self._peers.update({name: (server.host, server.port) for name, server in self._servers.items()})
-        self._peers[RESOURCE] = "127.0.0.1", self._start_resource()
+        resource = ResourceProgram(self._resource_config)
+        self._closing.callback(resource.end)
+        self._peers[RESOURCE] = "127.0.0.1", resource.port()
         self._open_links(names)
         self._watch_keys()
         self._prepare_clients()
-        if not cleaner_ready.wait(PREPARED):
+        if not cleaner.ready.wait(PREPARED):
             raise EnvironmentLacking("the program that removes the run's keys does not start")
         self._watch_processors()
         self._report("")
@@ -202,48 +201,10 @@ class DirectCluster(ProcessMethods):
         earlier = self._about.get("left_behind")
         self._about["left_behind"] = f"{earlier}; {what}" if earlier else what
 
-    def _start_cleaner(self) -> threading.Event:
-        """Start the program that removes the run's keys, also if this process is killed. Return what is set when it is
-        ready."""
-        said: list[bytes] = []
-        ready = threading.Event()
-
-        def take(line: bytes) -> None:
-            said.append(line)
-            ready.set()
-
-        command = own_program("harness.clusters.servers.cleaner", self.kind, self.run_name, *self._texts)
-        cleaner = LocalProgram(command, take, ready.set)
-
-        def clean() -> None:
-            with contextlib.suppress(OSError):
-                cleaner.send(b"end")
-            cleaner.close(CLEANING_S)
-            no_answer = {"removed": 0, "failures": cleaner.errors[-1:] or ["no answer"]}
-            found: dict[str, Any] = json.loads(said[1]) if len(said) > 1 else no_answer
-            self._about["keys_removed"] = found["removed"]
-            if found["failures"]:
-                self._leave_behind(f"keys named *{self.run_name}*: {'; '.join(found['failures'])}")
-
-        self._closing.callback(clean)
-        return ready
-
-    def _start_resource(self) -> int:
-        """Start the protected resource and return its port."""
-        lines: list[bytes] = []
-        ready = threading.Event()
-
-        def take(line: bytes) -> None:
-            lines.append(line)
-            ready.set()
-
-        program = LocalProgram(
-            [*own_program("harness.worker.resource_server", self._resource_config), "--local"], take, ready.set
-        )
-        self._closing.callback(program.kill)
-        if not ready.wait(PREPARED) or not lines:
-            raise EnvironmentLacking(f"the resource does not start: {' | '.join(program.errors[-3:])}")
-        return int(lines[0].split()[1])
+    def _clean(self, cleaner: Cleaner) -> None:
+        self._about["keys_removed"], failures = cleaner.clean()
+        if failures:
+            self._leave_behind(f"keys named *{self.run_name}*: {'; '.join(failures)}")
 
     def _start_clients(self, names: Sequence[str]) -> None:
         self._entries.start()
@@ -393,27 +354,3 @@ def cluster_class(kind: str) -> type[DirectCluster]:
 def part_types(kind: str) -> tuple[type, ...]:
     """Return the classes of the parts of a cluster of this kind; none if a user's servers cannot be of it."""
     return (cluster_class(kind), HookRunner) if kinds.KINDS.find(kind).servers else ()
-
-
-def _examined(servers: Mapping[str, OwnServer], addresses: Sequence[ServerAddress]) -> ObservedFacts:
-    """Return facts about the servers. Raises UsageError if one of them cannot be used."""
-    versions: list[str] = []
-    names: dict[str, str] = {}
-    for (host, server), address in zip(servers.items(), addresses, strict=True):
-        versions.append(server.version())
-        if refusal := server.refusal():
-            raise UsageError(f"{host} ({address}): {refusal}")
-        identity = server.identity()
-        if identity and identity in names:
-            raise UsageError(f"{host} ({address}) is the same server as {names[identity]}")
-        names[identity] = host
-        if found := server.foreign_keys():
-            raise UsageError(
-                f"{host} ({address}) has keys that begin with {PREFIX!r}, such as {', '.join(found)}: another run uses "
-                f"it, or was killed together with its cleaner; wait for that run, or remove these keys"
-            )
-    return {
-        "server": ", ".join(dict.fromkeys(versions)),
-        "addresses": [str(address) for address in addresses],
-        "clock": CLOCK,
-    }
