@@ -9,7 +9,8 @@ from typing import Any, Final, TypeVar
 
 from benchmarks.containers_workload import TTL
 from harness.clusters.abilities import Needs
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.engine import connect
 from harness.clusters.docker.images.images import Images
 from harness.clusters.docker.images.requirements import requirements_of

@@ -30,7 +30,8 @@ def up(
     quiet: QuietOption = False,
 ) -> None:
     """Start servers of a kind in containers and leave them running; prints their addresses."""
-    from harness.clusters.docker.cluster import Clients, DockerCluster
+    from harness.clusters.docker.cluster import DockerCluster
+    from harness.clusters.docker.container_needs import Clients
 
     if not (kinds.KINDS.has(kind) and kinds.can_run(kind, "docker")):
         raise unknown_name("kind", kind, kinds.kinds("docker"))

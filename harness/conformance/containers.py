@@ -12,7 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from harness.clusters.abilities import TRAFFIC
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.channel import Channel
 from harness.clusters.docker.containers.engine import Box, engine_errors
 from harness.clusters.docker.hosts import ContainerClient

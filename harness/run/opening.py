@@ -59,7 +59,8 @@ def open_containers(
 ) -> DockerCluster:
     """Open the cluster of containers of a completed plan. ``report`` is called with each step of its start. It takes
     its containers from ``sites``; with None it starts and removes its own."""
-    from harness.clusters.docker.cluster import Clients, DockerCluster
+    from harness.clusters.docker.cluster import DockerCluster
+    from harness.clusters.docker.container_needs import Clients
     from harness.environments.programs import required_releases
 
     from .client_contents import client_contents

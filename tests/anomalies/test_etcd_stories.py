@@ -14,7 +14,8 @@ import etcd3
 import pytest
 
 from harness.clusters.abilities import CLOCKS, ELECTIONS, NETWORK
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.faults.partition import links_between
 from harness.lock_impls.etcd_client import FAILED
 from harness.sim.servers.etcd import messages

@@ -22,7 +22,8 @@ from harness.clusters.abilities import (
     abilities_of,
 )
 from harness.clusters.base import Cluster, names
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.images.requirements import requirements_of
 from harness.clusters.kinds import KINDS
 from harness.clusters.sim.cluster import SimCluster

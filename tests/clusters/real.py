@@ -16,7 +16,8 @@ from tooz.coordination import CoordinationDriver
 
 from harness.clusters.abilities import Needs
 from harness.clusters.base import names
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.services.failover import HOSTS
 from harness.lock_impls.consul_client import ConsulSession
 from harness.lock_impls.etcd_client import EtcdSession

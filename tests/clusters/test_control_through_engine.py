@@ -9,7 +9,8 @@ import pytest
 
 from harness.clusters.abilities import ABILITIES, FAILOVER, LinkShape
 from harness.clusters.base import names
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.control import VARIABLE
 from harness.clusters.gate import NOWHERE
 

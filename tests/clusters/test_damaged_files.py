@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from harness.clusters.abilities import DATA_FILES
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.helper import files
 from harness.faults.base import Damage
 from harness.plan import FaultSpec, Plan

@@ -16,7 +16,8 @@ import pytest
 import redis
 
 from harness.clusters.abilities import DISKS
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.engine import HOST, OWNER, RUN, connect, find_clusters, remove
 from harness.clusters.kinds.redis import SINGLE
 from harness.clusters.server_options import completed

@@ -11,7 +11,8 @@ import pytest
 
 from harness.clusters.client_host import Entries, end_histories
 from harness.clusters.conversation import Conversation, Unanswered
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.hosts import ContainerClient
 
 Step = Callable[[DockerCluster, str], None]

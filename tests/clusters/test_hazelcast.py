@@ -7,7 +7,8 @@ import time
 import pytest
 
 from harness.clusters.abilities import PROCESSES, leader_of
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.services.hazelcast import HazelcastServers
 from harness.clusters.kinds.hazelcast import HAZELCAST
 from harness.clusters.server_options import completed

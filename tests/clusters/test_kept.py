@@ -10,7 +10,8 @@ import pytest
 
 from harness.clusters.abilities import ABILITIES, DISKS, FAILOVER, MEMORY, PEERS, LinkShape
 from harness.clusters.base import names
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.toxiproxy import STREAM
 from harness.clusters.docker.images.requirements import requirements_of
 from harness.clusters.docker.wire import WireRecorder

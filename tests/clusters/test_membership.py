@@ -16,7 +16,8 @@ from kazoo.client import KazooClient
 
 from harness.clusters.abilities import MEMBERS, leader_of
 from harness.clusters.base import Cluster, names
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.services.etcd import EtcdServers
 from harness.clusters.docker.services.zookeeper import ZooKeeperServers
 from harness.errors import UsageError

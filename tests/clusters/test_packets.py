@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from harness.clusters.abilities import PACKETS
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.helper.datagrams import _datagram, counted
 from harness.faults.base import Damage
 from harness.faults.link import least_hits

@@ -13,7 +13,8 @@ import redis
 
 from harness.clusters.abilities import RELEASES, leader_of
 from harness.clusters.base import Cluster
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.hosts import STANDBY
 from harness.clusters.docker.images.images import Images
 from harness.clusters.docker.services.etcd import EtcdServers

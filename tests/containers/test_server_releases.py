@@ -13,7 +13,8 @@ import pytest
 
 from harness.clusters.abilities import PROCESSES
 from harness.clusters.base import names
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.engine import connect
 from harness.clusters.docker.images.contexts import context_folder
 from harness.clusters.docker.images.images import Images, build

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.clusters.docker.cluster import Clients, DockerCluster
+from harness.clusters.docker.cluster import DockerCluster
+from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.engine import HOST, RUN, connect, remove
 from harness.plan import Plan, decode, dump
 from tests.cli.commands import harness

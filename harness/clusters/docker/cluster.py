@@ -12,26 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from harness.clusters import kinds
-from harness.clusters.abilities import (
-    DATA_FILES,
-    DISKS,
-    PROCESSORS,
-    RELEASES,
-    TAPS,
-    TRAFFIC,
-    Needs,
-)
+from harness.clusters.abilities import DATA_FILES, PROCESSORS, TAPS, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, ClientError, EntryThread, end_histories
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
-from harness.clusters.docker.containers.helper_client import Privilege
 from harness.clusters.docker.images.images import Images
 from harness.clusters.floods import Floods, floods_class
 from harness.clusters.host_clocks import HostClocks
@@ -39,6 +28,8 @@ from harness.clusters.key_watch import KeyWatch
 from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import OnKeyChange
 
+from .clocks import ClockMethods
+from .container_needs import Clients, ContainerNeeds
 from .control import ControlRoute, reaching
 from .data_files import DataFiles
 from .disks import Disks
@@ -56,25 +47,7 @@ from .wire import WireRecorder
 Report = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Clients:
-    """Setup of the client containers.
-
-    ``requirements`` are the distributions that a user's lock needs, ``source`` is the folder with the user's modules,
-    ``runtime`` is a language that the image has beside Python, and ``lock`` (``name``, ``ttl``, ``options``) is
-    prepared before the run begins. ``releases`` are versions of libraries that the lock's program is built with in the
-    place of its own.
-    """
-
-    count: int
-    requirements: tuple[str, ...] = ()
-    source: Path | None = None
-    runtime: str = ""
-    lock: Mapping[str, Any] | None = None
-    releases: Mapping[str, str] = field(default_factory=dict)
-
-
-class DockerCluster(LinkMethods, ProcessMethods):
+class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
     """See :class:`harness.clusters.base.Cluster`. It implements itself what can be done to any container; the servers,
     their disks and their floods are parts of their own.
 
@@ -108,20 +81,16 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self.servers = self._new_servers()
         self._engine = connect()
         self._sites = sites or NewSites()
-        self._clients = clients
-        self._names = kinds.clients(clients.count)
+        self._needed = ContainerNeeds(clients, needs, tuple(releases), image, by_hand)
+        self._names = self._needed.client_names
         self._seed = seed
-        self._by_hand = by_hand
         self._resource_config = resource
-        self._needs = needs
         self._disks: Disks | None = None
         self._floods: Floods | None = None
         self._taps: CommandTap | None = None
         self._processors: Processors | None = None
         self._data_files: DataFiles | None = None
         self._upgrades: Upgrades | None = None
-        self._releases = tuple(releases)
-        self._image = image
         self._report = report
         self._about: ObservedFacts = {}
         self._sound = False
@@ -208,37 +177,11 @@ class DockerCluster(LinkMethods, ProcessMethods):
             self._wanted(Images(self._engine, self._report))
 
     def _wanted(self, images: Images) -> SiteRequest:
-        """Return the containers that this run needs, and build missing images. A user's image replaces the servers'
-        own."""
-        own = images.ensure(self._image) if self._image else ""
-        roles, servers = self.servers.roles, self.servers
-        there = {name: own if own and role == "server" else servers.image(images, name) for name, role in roles.items()}
-        if self._upgradable:
-            both = servers.image_with_releases(images, own, self._releases)
-            there |= dict.fromkeys(servers.data_hosts, both)
-        needs = self._clients
-        client_image = images.client(needs.requirements, needs.runtime, needs.releases) if self._names else ""
-        self._about = {"engine": self._engine.version()["Version"], "image": ", ".join(dict.fromkeys(there.values())),
-                       "client_image": client_image}  # fmt: skip
-        disks = tuple(servers.data_hosts) if DISKS in self._needs and servers.DISKS is not None else ()
-        proxy_image = images.toxiproxy() if self._needs & {TRAFFIC, TAPS} else ""
-        return SiteRequest(
-            self.kind, roles, there, images.server_tools(), disks, self._privileges(disks), tuple(self._names),
-            client_image, self._clients.source, proxy_image, self._by_hand, images.client,
-        )  # fmt: skip
-
-    @property
-    def _upgradable(self) -> bool:
-        """Return True if a fault of the plan needs other releases of the servers, and their kind has some."""
-        return RELEASES in self._needs and bool(self.servers.PROGRAMS)
-
-    def _privileges(self, disks: Sequence[str]) -> frozenset[Privilege]:
-        wanted: dict[Privilege, bool] = {
-            "cgroups": bool(self._needs & {PROCESSORS, DISKS}),
-            "disks": bool(disks),
-            "files": DATA_FILES in self._needs,
-        }
-        return frozenset(privilege for privilege, needed in wanted.items() if needed)
+        """Return the containers that this run needs, and build missing images."""
+        wanted = self._needed.request(images, self.kind, self.servers)
+        self._about = {"engine": self._engine.version()["Version"], "client_image": wanted.client_image,
+                       "image": ", ".join(dict.fromkeys(wanted.images.values()))}  # fmt: skip
+        return wanted
 
     def _start_on(self, site: Site, wanted: SiteRequest) -> None:
         self.deployment = site.deployment
@@ -263,13 +206,13 @@ class DockerCluster(LinkMethods, ProcessMethods):
         if wanted.disks and self.servers.DISKS is not None:
             boxes = {name: self._boxes[name] for name in wanted.disks}
             self._disks = self.servers.DISKS(self._helper, boxes, self.kill)
-        if DATA_FILES in self._needs:
+        if DATA_FILES in self._needed.abilities:
             self._data_files = DataFiles(
                 self._helper, self._boxes, self.servers.NEWEST, lambda host: self._server(host).starts
             )
-        if self._upgradable:
+        if self._needed.upgradable(self.servers):
             self._upgrades = Upgrades(self.servers, self._server, self.end)
-        if PROCESSORS in self._needs:
+        if PROCESSORS in self._needed.abilities:
             self._processors = Processors(self._helper, self._boxes)
             self._closing.callback(self._processors.release)
         self._start_resource()
@@ -283,7 +226,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
         self._link_faults = LinkFaults(
             self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed
         )
-        if TAPS in self._needs and self.servers.COMMANDS is not None:
+        if TAPS in self._needed.abilities and self.servers.COMMANDS is not None:
             clients = {name: self._client(name) for name in self._names}
             servers, reader = frozenset(wanted.roles), self.servers.COMMANDS
             self._taps = CommandTap(clients, servers, reader, self.servers.gate, lambda name: self._pauses[name] > 0)
@@ -307,10 +250,11 @@ class DockerCluster(LinkMethods, ProcessMethods):
             raise ClientError(f"the lock could not be made ready: {reason}") from error
 
     def _prepare(self, client: ContainerClient) -> Future[Any] | None:
-        if self._clients.lock is None:
+        lock, endpoints = self._needed.clients.lock, self.endpoints()
+        if lock is None:
             return None
-        kind, addresses = self.endpoints().kind, self.endpoints().addresses
-        return client.conversation.request("prepare", lock={**self._clients.lock, "kind": kind, "addresses": addresses})
+        place = {"kind": endpoints.kind, "addresses": endpoints.addresses}
+        return client.conversation.request("prepare", lock={**lock, **place})
 
     def _end_waits(self) -> None:
         with contextlib.suppress(Refused, Unanswered):
@@ -342,7 +286,7 @@ class DockerCluster(LinkMethods, ProcessMethods):
 
     def _start_clients(self) -> None:
         # Byte code of a copied module would be a change that the client's container is replaced for.
-        environment = {"PYTHONPATH": PLACE, "PYTHONDONTWRITEBYTECODE": "1"} if self._clients.source else {}
+        environment = {"PYTHONPATH": PLACE, "PYTHONDONTWRITEBYTECODE": "1"} if self._needed.clients.source else {}
         self._entries.start()
         self._closing.callback(self._entries.end)
         for name in self._names:
@@ -358,15 +302,15 @@ class DockerCluster(LinkMethods, ProcessMethods):
             on_line = partial(self.servers.on_log_line, name)
             program, restore = self.servers.program(name), self.servers.RESTORE
             server = self._hosts[name] = ServerHost(name, role, self._boxes[name], program, restore, on_line)
-            if self._upgradable and role == "server":
+            if self._needed.upgradable(self.servers) and role == "server":
                 server.release = self.servers.options.get("release", "")
             self._closing.callback(server.close)
         self._hosts.update(clients)
-        if not self._by_hand:
+        if not self._needed.by_hand:
             in_parallel([partial(self._server(name).stand_by, self._helper.spare) for name in self.servers.roles])
         for stage in self.servers.stages:
             for server in map(self._server, stage):
-                if self._by_hand:
+                if self._needed.by_hand:
                     server.run_detached()
                 else:
                     with self._wire.noting(server.name, "start", how="new"):
@@ -454,30 +398,3 @@ class DockerCluster(LinkMethods, ProcessMethods):
 
     def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
         self._watched = keys, on_change
-
-    # Clocks.
-
-    def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
-        self._clocks.set(host, offset, rate)
-
-    def read_clock(self, host: str) -> int:
-        return self._clocks.read(host)
-
-    def move(self, host: str, offset_ns: int, rate: float, since_ns: int) -> None:
-        """See :class:`harness.clusters.host_clocks.ClockMover`."""
-        self._helper.move_clock(self._boxes[host], offset_ns, rate, since_ns)
-
-    def setting(self, host: str) -> int:
-        """See :class:`harness.clusters.host_clocks.ClockMover`."""
-        return self._helper.clock(self._boxes[host])
-
-    def _program_clock(self, host: str) -> int | None:
-        return self.servers.clock(host) if isinstance(self._hosts[host], ServerHost) else self._client_clock(host)
-
-    def _client_clock(self, host: str) -> int | None:
-        try:
-            mono, wall = self._client(host).conversation.ask("clock", patience=ANSWER)
-        except (Unanswered, Refused):
-            return None
-        now, true = self.clock()
-        return int(wall - (true - (now - mono)))
