@@ -41,7 +41,7 @@ class EtcdGateway:
 
     def leader(self) -> str | None:
         """Return the leader of the highest term that any member reports: a leader that lost its majority still claims
-        the role for a while. See :class:`harness.clusters.abilities.Elections`."""
+        the role for a while. See :class:`harness.clusters.abilities.servers.Elections`."""
         statuses = [status for host in self.member_names() if (status := self._status(host)) and _leader(status)]
         if not statuses:
             return None

@@ -19,7 +19,7 @@ from .kinds import KINDS
 
 
 class Floods(ABC):
-    """Floods of a cluster's servers; implements :class:`harness.clusters.abilities.ServerMemory`.
+    """Floods of a cluster's servers; implements :class:`harness.clusters.abilities.servers.ServerMemory`.
 
     ``address`` returns (IP address, port) of a host's server; each connection to it is made within ``gate``. No request
     is sent while the lock is held.
@@ -60,7 +60,7 @@ class Floods(ABC):
         """Ask the server whether anything is left of the flood."""
 
     def flood(self, host: str) -> ObservedFacts:
-        """See :meth:`harness.clusters.abilities.ServerMemory.flood`.
+        """See :meth:`harness.clusters.abilities.servers.ServerMemory.flood`.
 
         Facts: number of ``entries`` written; number of ``evicted`` keys, and of ``others`` among them that were not the
         flood's own; number of keys ``keys_before`` and ``keys_after`` without the flood's own; ``error`` if the server

@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import msgspec
 
-from harness.clusters.abilities import SHARDS, Ability, Links, Needs, Network, leader_of
+from harness.clusters.abilities import SHARDS, Ability, Needs, leader_of
+from harness.clusters.abilities.network import Links, Network
 from harness.clusters.base import Cluster, ObservedFacts, Role, names
 from harness.errors import UsageError
 

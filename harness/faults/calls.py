@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.clusters.abilities import InterruptedCall
+from harness.clusters.abilities.hosts import InterruptedCall
 from harness.wording import listed
 
 from .base import Damage, InjectionContext, Observation

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from harness.clusters.abilities import INTERRUPTS, Interrupt, Needs
+from harness.clusters.abilities import INTERRUPTS, Needs
+from harness.clusters.abilities.hosts import Interrupt
 from harness.clusters.base import Role
 
 from . import calls

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from math import comb
 from typing import Any, ClassVar, Final
 
-from harness.clusters.abilities import NETWORK, TRAFFIC, Links, LinkShape, MessageTrap, Needs, Traffic
+from harness.clusters.abilities import NETWORK, TRAFFIC, Needs
+from harness.clusters.abilities.network import Links, LinkShape, MessageTrap, Traffic
 from harness.wording import listed
 
 from .base import PROBE_TIMEOUT_S, Damage, Fault, InjectionContext, Observation, Question, answered, probe, targets

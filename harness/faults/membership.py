@@ -7,7 +7,9 @@ import threading
 import time
 from typing import Any, ClassVar, Final
 
-from harness.clusters.abilities import MEMBERS, PROCESSES, Membership, Needs, Processes
+from harness.clusters.abilities import MEMBERS, PROCESSES, Needs
+from harness.clusters.abilities.hosts import Processes
+from harness.clusters.abilities.servers import Membership
 from harness.clusters.base import Role
 
 from .base import Damage, Fault, InjectionContext, Observation, targets

@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from harness.clusters.abilities import PACKETS, Needs, PacketAlteration
+from harness.clusters.abilities import PACKETS, Needs
+from harness.clusters.abilities.network import PacketAlteration
 from harness.wording import listed
 
 from .base import Damage, Fault, InjectionContext, Observation, once

@@ -6,7 +6,8 @@ import threading
 import time
 from typing import Any, ClassVar, Final, Literal
 
-from harness.clusters.abilities import HANGS, PROCESSES, Needs, Processes
+from harness.clusters.abilities import HANGS, PROCESSES, Needs
+from harness.clusters.abilities.hosts import Processes
 from harness.clusters.base import Role
 from harness.wording import listed
 

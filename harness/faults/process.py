@@ -8,17 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
-from harness.clusters.abilities import (
-    ELECTIONS,
-    FAILOVER,
-    LOCK_KEYS,
-    NETWORK,
-    PROCESSES,
-    SHARDS,
-    Needs,
-    Processes,
-    Shards,
-)
+from harness.clusters.abilities import ELECTIONS, FAILOVER, LOCK_KEYS, NETWORK, PROCESSES, SHARDS, Needs
+from harness.clusters.abilities.hosts import Processes
+from harness.clusters.abilities.servers import Shards
 from harness.clusters.base import Role
 from harness.wording import listed
 

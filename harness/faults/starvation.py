@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from harness.clusters.abilities import PROCESSES, PROCESSORS, Needs, ProcessorQuotas
+from harness.clusters.abilities import PROCESSES, PROCESSORS, Needs
+from harness.clusters.abilities.hosts import ProcessorQuotas
 
 from .base import Damage, Fault, InjectionContext, Observation, once, targets
 from .records import FaultRecord, Moment

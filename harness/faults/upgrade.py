@@ -8,17 +8,9 @@ from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 
-from harness.clusters.abilities import (
-    DEFAULT_RELEASE,
-    LOCK_KEYS,
-    PROCESSES,
-    RELEASES,
-    LockKeys,
-    Needs,
-    Processes,
-    ServerReleases,
-    leader_of,
-)
+from harness.clusters.abilities import LOCK_KEYS, PROCESSES, RELEASES, Needs, leader_of
+from harness.clusters.abilities.hosts import Processes
+from harness.clusters.abilities.servers import DEFAULT_RELEASE, LockKeys, ServerReleases
 from harness.clusters.base import Role
 from harness.wording import listed
 

@@ -13,7 +13,8 @@ import msgspec
 
 from harness.checkers import catalogue as checker_catalogue
 from harness.clusters import kinds, server_options
-from harness.clusters.abilities import DEFAULT_RELEASE, abilities_of, lacking
+from harness.clusters.abilities import abilities_of, lacking
+from harness.clusters.abilities.servers import DEFAULT_RELEASE
 from harness.clusters.kinds.releases import ALL_RELEASES, NEEDS_OWN_IMAGE
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts

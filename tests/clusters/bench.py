@@ -10,17 +10,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from harness.clusters.abilities import (
-    ABILITIES,
-    ClientHangs,
-    LockKeys,
-    Needs,
-    Network,
-    Processes,
-    Traffic,
-    WallClocks,
-    abilities_of,
-)
+from harness.clusters.abilities import ABILITIES, Needs, abilities_of
+from harness.clusters.abilities.hosts import ClientHangs, Processes, WallClocks
+from harness.clusters.abilities.network import Network, Traffic
+from harness.clusters.abilities.servers import LockKeys
 from harness.clusters.base import Cluster, names
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.container_needs import Clients

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters.abilities import ABILITIES, FAILOVER, LinkShape
+from harness.clusters.abilities import ABILITIES, FAILOVER
+from harness.clusters.abilities.network import LinkShape
 from harness.clusters.base import names
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.container_needs import Clients

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.abilities import ABILITIES, DISKS, FAILOVER, MEMORY, PEERS, LinkShape
+from harness.clusters.abilities import ABILITIES, DISKS, FAILOVER, MEMORY, PEERS
+from harness.clusters.abilities.network import LinkShape
 from harness.clusters.base import names
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.container_needs import Clients

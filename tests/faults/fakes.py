@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal, cast
 
-from harness.clusters.abilities import InterruptedCall, LinkShape, PacketAlteration
+from harness.clusters.abilities.hosts import InterruptedCall
+from harness.clusters.abilities.network import LinkShape, PacketAlteration
 from harness.clusters.base import Cluster, Role
 from harness.faults.base import InjectionContext
 

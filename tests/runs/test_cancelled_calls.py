@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness import run
-from harness.clusters.abilities import SECTION
+from harness.clusters.abilities.hosts import SECTION
 from harness.errors import UsageError
 from harness.history import History
 from harness.plan import FaultSpec, Plan

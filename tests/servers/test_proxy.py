@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.clusters.abilities import LinkShape
+from harness.clusters.abilities.network import LinkShape
 from harness.clusters.servers.links import Address, LinkMethods, ProxyClient, ProxyError
 
 PATIENCE_S = 60.0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.abilities import LinkShape
+from harness.clusters.abilities.network import LinkShape
 from harness.lock_impls.chubby_client import ChubbyError, ChubbySession, SessionExpired
 from tests.sim.chubby_cell import (
     LEASE,

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.abilities import LinkShape, leader_of
+from harness.clusters.abilities import leader_of
+from harness.clusters.abilities.network import LinkShape
 from harness.clusters.sim.cluster import SimCluster
 from harness.fidelity.zookeeper.client import status
 from harness.worker import client_program

@@ -15,7 +15,7 @@ from .kinds import RealServers
 
 
 class ClockMethods(ABC):
-    """Mixin that implements :class:`harness.clusters.abilities.WallClocks`, and
+    """Mixin that implements :class:`harness.clusters.abilities.hosts.WallClocks`, and
     :class:`harness.clusters.host_clocks.ClockMover`."""
 
     servers: RealServers

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from harness.clusters.abilities import DiskState
+from harness.clusters.abilities.servers import DiskState
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
 
@@ -29,8 +29,8 @@ def make_disks(helper: Helper, boxes: Iterable[Box]) -> None:
 
 
 class Disks:
-    """Disks of a cluster's servers; implements :class:`harness.clusters.abilities.ServerDisks`. ``kill`` is
-    :meth:`harness.clusters.abilities.Processes.kill`."""
+    """Disks of a cluster's servers; implements :class:`harness.clusters.abilities.servers.ServerDisks`. ``kill`` is
+    :meth:`harness.clusters.abilities.hosts.Processes.kill`."""
 
     def __init__(self, helper: Helper, boxes: Mapping[str, Box], kill: Callable[[str], None]) -> None:
         self._helper = helper
@@ -66,7 +66,7 @@ class Disks:
             self._fillings[host] = max(0, self._fillings[host] - 1)
 
     def slow(self, host: str, writes_per_s: int) -> Callable[[], None]:
-        """See :meth:`harness.clusters.abilities.ServerDisks.slow`."""
+        """See :meth:`harness.clusters.abilities.servers.ServerDisks.slow`."""
         undone = False
         with self._lock:
             self._slow[host].append(writes_per_s)
@@ -86,7 +86,7 @@ class Disks:
         self._helper.disk("slow", self._boxes[host], per_second=min(self._slow[host], default=0))
 
     def sync_s(self, host: str) -> float | None:
-        """See :meth:`harness.clusters.abilities.ServerDisks.sync_s`."""
+        """See :meth:`harness.clusters.abilities.servers.ServerDisks.sync_s`."""
         took: float | None = self._helper.disk("timed_sync", self._boxes[host], timeout=TIMED)
         return took
 

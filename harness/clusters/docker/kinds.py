@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from harness.clusters.abilities import DEFAULT_RELEASE
+from harness.clusters.abilities.servers import DEFAULT_RELEASE
 from harness.clusters.base import ClusterEndpoints, Role
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
@@ -29,7 +29,7 @@ __all__ = ["ANSWER_S", "RealPeers", "RealServers", "reading", "servers_class"]
 
 class RealServers(ABC):
     """Servers of one kind, with the hosts that monitor them. A subclass implements
-    :class:`harness.clusters.abilities.Failover` or another protocol if its servers work that way.
+    :class:`harness.clusters.abilities.servers.Failover` or another protocol if its servers work that way.
 
     ``addresses`` (host name to IP address) is filled in once the hosts exist; ``boxes`` and ``helper`` too if there are
     clients. A program keeps all its data under ``/data``, which is emptied to start it without data.
@@ -138,7 +138,7 @@ class RealServers(ABC):
     def version(self) -> str:
         """Name and version that the servers report; empty if they do not answer."""
 
-    # Releases. See :class:`harness.clusters.abilities.ServerReleases`.
+    # Releases. See :class:`harness.clusters.abilities.servers.ServerReleases`.
 
     def version_of(self, host: str) -> str:  # noqa: ARG002
         """Name and version that a server reports; empty if it does not answer, or if the kind does not ask."""
@@ -180,7 +180,7 @@ class RealServers(ABC):
 
 
 class RealPeers(RealServers):
-    """Servers that talk to each other; see :class:`harness.clusters.abilities.Peers`."""
+    """Servers that talk to each other; see :class:`harness.clusters.abilities.servers.Peers`."""
 
     def peers(self) -> list[str]:
         return list(self.roles)

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.clusters.abilities import Links, LinkShape, MessageTrap, PacketAlteration
+from harness.clusters.abilities.network import Links, LinkShape, MessageTrap, PacketAlteration
 from harness.clusters.client_host import ANSWER
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
@@ -99,7 +99,7 @@ class LinkFaults:
                 self._filter(set(self._proxies))
 
     def shape(self, links: Links, shape: LinkShape) -> Callable[[], None]:
-        """See :meth:`harness.clusters.abilities.Traffic.shape`."""
+        """See :meth:`harness.clusters.abilities.network.Traffic.shape`."""
         shaped = _ShapedLinks(frozenset(links), shape)
         timed = LinkShape(shape.latency, shape.jitter, 0.0, shape.rate)
         undo = [self._proxy(*link, timed) for link in links if timed != LinkShape() and self.end_with_proxy(*link)]
@@ -119,7 +119,7 @@ class LinkFaults:
         return undo_shape
 
     def alter(self, links: Links, alteration: PacketAlteration) -> Callable[[], None]:
-        """See :meth:`harness.clusters.abilities.PacketFaults.alter_packets`."""
+        """See :meth:`harness.clusters.abilities.network.PacketFaults.alter_packets`."""
         altered = _AlteredLinks(frozenset(links), alteration)
         with self._lock:
             self._altered.append(altered)
@@ -143,12 +143,12 @@ class LinkFaults:
 
     def trap_message(self, source: str, target: str, needle: bytes, delay: float | None) -> MessageTrap:
         """Lose or delay one message between a client and a server; see
-        :meth:`harness.clusters.abilities.Traffic.trap_message`."""
+        :meth:`harness.clusters.abilities.network.Traffic.trap_message`."""
         client, server, direction = self._through_proxy(source, target)
         return self._proxies[client].trap_message(server, direction, needle, delay)
 
     def black_hole(self, client: str, server: str, knock: Callable[[], float | None]) -> MessageTrap:
-        """See :meth:`harness.clusters.abilities.Traffic.black_hole`. ``knock`` returns ``None`` if no data gets
+        """See :meth:`harness.clusters.abilities.network.Traffic.black_hole`. ``knock`` returns ``None`` if no data gets
         through."""
         self._proxied.add(frozenset((client, server)))
         return _BlackHole(self._proxies[client].black_hole(server), knock)
@@ -271,7 +271,7 @@ class LinkFaults:
 
 
 class LinkMethods(ABC):
-    """Mixin that implements :class:`harness.clusters.abilities.Network`, ``Traffic`` and ``PacketFaults``."""
+    """Mixin that implements :class:`harness.clusters.abilities.network.Network`, ``Traffic`` and ``PacketFaults``."""
 
     servers: RealServers
     _helper: Helper

@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
 
-from harness.clusters.abilities import State
+from harness.clusters.abilities.hosts import State
 from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, Deployment, engine_errors, in_parallel
@@ -28,7 +28,7 @@ from .wire import WireRecorder
 
 
 class ProcessMethods(ABC):
-    """Mixin that implements :class:`harness.clusters.abilities.Processes`."""
+    """Mixin that implements :class:`harness.clusters.abilities.hosts.Processes`."""
 
     servers: RealServers
     deployment: Deployment
@@ -56,7 +56,7 @@ class ProcessMethods(ABC):
         """Tell a client program to open its lock; return its answer, or None if there is no lock to open."""
 
     def freeze_all(self) -> None:
-        """See :class:`harness.clusters.abilities.ClusterFreeze`."""
+        """See :class:`harness.clusters.abilities.hosts.ClusterFreeze`."""
         with self._damaging:
             began, self._frozen_ns = time.monotonic(), time.monotonic_ns()
             if self._key_watch is not None:
@@ -121,7 +121,7 @@ class ProcessMethods(ABC):
                 self._link_faults.refuse(host, self.servers.port(host))
 
     def end(self, host: str, within_s: float) -> bool:
-        """See :meth:`harness.clusters.abilities.ServerReleases.end_program`."""
+        """See :meth:`harness.clusters.abilities.servers.ServerReleases.end_program`."""
         if self.frozen:
             return False
         self._hosts[host].await_start()

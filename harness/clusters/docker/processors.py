@@ -26,7 +26,7 @@ class _Limit:
 
 
 class Processors:
-    """Processor time of a cluster's hosts; implements :class:`harness.clusters.abilities.ProcessorQuotas`."""
+    """Processor time of a cluster's hosts; implements :class:`harness.clusters.abilities.hosts.ProcessorQuotas`."""
 
     def __init__(self, helper: Helper, boxes: Mapping[str, Box]) -> None:
         self._helper = helper
@@ -35,7 +35,7 @@ class Processors:
         self._lock = threading.Lock()
 
     def limit_processor(self, host: str, share: float, period_s: float) -> Callable[[], None]:
-        """See :meth:`harness.clusters.abilities.ProcessorQuotas.limit_processor`."""
+        """See :meth:`harness.clusters.abilities.hosts.ProcessorQuotas.limit_processor`."""
         limit = _Limit(share, round(period_s * 1e6))
         with self._lock:
             self._limits.setdefault(host, []).append(limit)
@@ -52,7 +52,7 @@ class Processors:
         return undo
 
     def throttled_s(self, host: str) -> float:
-        """See :meth:`harness.clusters.abilities.ProcessorQuotas.throttled_s`."""
+        """See :meth:`harness.clusters.abilities.hosts.ProcessorQuotas.throttled_s`."""
         return self._boxes[host].throttled_ns() / 1e9
 
     def release(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.clusters.abilities import Tap
+from harness.clusters.abilities.network import Tap
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.proxy_tap import PORT, Piece, ProxyTap
 from harness.clusters.gate import NetworkGate
@@ -21,8 +21,8 @@ LOOK_S: Final = 0.002
 
 
 class CommandTap:
-    """Implements :class:`harness.clusters.abilities.CommandTaps`. A message that is heard is held until the tap has
-    returned, so that a fault strikes before it arrives.
+    """Implements :class:`harness.clusters.abilities.network.CommandTaps`. A message that is heard is held until the tap
+    has returned, so that a fault strikes before it arrives.
 
     A request that is heard counts as not sent yet: it is held while a fault pauses its client, and lost if a fault
     kills it. ``clients`` are hosts with a proxy, by name; ``paused`` says whether a client is paused. ``reader`` is
@@ -45,7 +45,7 @@ class CommandTap:
         self._taps: list[_ClientTap] = []
 
     def tap(self, tap: Tap | None) -> None:
-        """See :meth:`harness.clusters.abilities.CommandTaps.tap`."""
+        """See :meth:`harness.clusters.abilities.network.CommandTaps.tap`."""
         before, self._taps = self._taps, []
         for one in before:
             one.close()

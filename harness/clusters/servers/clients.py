@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from harness.clusters.abilities import State
+from harness.clusters.abilities.hosts import State
 from harness.clusters.client_host import ANSWER, REVIVAL, ClientHost, Entries
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.programs import LocalProgram, await_stop, send_signal
@@ -64,7 +64,7 @@ class LocalClient(ClientHost):
 
 
 class ProcessMethods(ABC):
-    """Mixin that implements :class:`harness.clusters.abilities.Processes` and ``ClientHangs`` for clients."""
+    """Mixin that implements :class:`harness.clusters.abilities.hosts.Processes` and ``ClientHangs`` for clients."""
 
     _clients: dict[str, LocalClient]
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from harness.clusters.abilities import HookedStrike
+from harness.clusters.abilities.servers import HookedStrike
 from harness.errors import UsageError
 
 SHOWN: Final = 2000
@@ -89,7 +89,7 @@ def run_command(command: str, limit_s: float, environment: Mapping[str, str]) ->
 
 
 class RunningStrike:
-    """One strike of a fault by a hook; implements :class:`harness.clusters.abilities.HookedStrike`."""
+    """One strike of a fault by a hook; implements :class:`harness.clusters.abilities.servers.HookedStrike`."""
 
     def __init__(self, run: Callable[[str], CommandResult], hook: HookCommands, usual: CommandResult | None) -> None:
         self._run, self._hook, self._usual = run, hook, usual
@@ -158,9 +158,10 @@ class RunningStrike:
 
 
 class HookRunner:
-    """The hooks of a run, by fault; implements :class:`harness.clusters.abilities.ServerHooks`. ``servers`` are the
-    hosts that a fault without a target strikes. ``place_of`` returns the present ``host:port`` of a host, "" if it is
-    not known. ``redact`` removes secrets from outputs."""
+    """The hooks of a run, by fault; implements :class:`harness.clusters.abilities.servers.ServerHooks`.
+
+    ``servers`` are the hosts that a fault without a target strikes. ``place_of`` returns the present ``host:port`` of a
+    host, "" if it is not known. ``redact`` removes secrets from outputs."""
 
     def __init__(
         self,

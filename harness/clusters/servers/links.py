@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.clusters.abilities import Links, LinkShape, MessageTrap
+from harness.clusters.abilities.network import Links, LinkShape, MessageTrap
 from harness.clusters.client_host import ANSWER
 from harness.clusters.conversation import Conversation, Refused, Unanswered
 from harness.clusters.programs import LocalProgram, own_program
@@ -67,7 +67,7 @@ class ProxyClient:
 
 
 class ProxiedTrap:
-    """Damage that is used once it has caught data; implements :class:`harness.clusters.abilities.MessageTrap`."""
+    """Damage that is used once it has caught data, as a :class:`harness.clusters.abilities.network.MessageTrap`."""
 
     def __init__(self, proxy: ProxyClient, number: int) -> None:
         self._proxy = proxy
@@ -82,7 +82,7 @@ class ProxiedTrap:
 
 
 class LinkMethods:
-    """Mixin that implements :class:`harness.clusters.abilities.Network` and ``Traffic`` for links of clients."""
+    """Mixin that implements :class:`harness.clusters.abilities.network.Network` and ``Traffic`` for clients' links."""
 
     _proxy: ProxyClient
     _peers: dict[str, Address]

@@ -24,7 +24,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shape:
-    """Impairment of a flow; see :class:`harness.clusters.abilities.LinkShape`."""
+    """Impairment of a flow; see :class:`harness.clusters.abilities.network.LinkShape`."""
 
     latency: float = 0.0
     jitter: float = 0.0

@@ -14,7 +14,8 @@ from typing import Any, Final
 from greenlet import getcurrent
 
 from harness.clusters import kinds
-from harness.clusters.abilities import State, Tap
+from harness.clusters.abilities.hosts import State
+from harness.clusters.abilities.network import Tap
 from harness.clusters.base import Checkpoint, ClusterEndpoints, HostProgram, ObservedFacts, RecordEntry, Role
 from harness.clusters.floods import floods_class
 from harness.errors import ProcessEnds

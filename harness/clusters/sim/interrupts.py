@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from harness.clusters.abilities import SECTION, Interrupt, InterruptedCall
+from harness.clusters.abilities.hosts import SECTION, Interrupt, InterruptedCall
 from harness.clusters.base import RecordEntry
 from harness.errors import AlarmRaised, Interruption, ThreadInterrupted
 from harness.sim.hosts import CancelNext, SimHost
@@ -142,7 +142,7 @@ class ClientThreads:
 
 
 class TaskCancels:
-    """Cancels the tasks that await calls of locks; see :class:`harness.clusters.abilities.CallCancels`."""
+    """Cancels the tasks that await calls of locks; see :class:`harness.clusters.abilities.hosts.CallCancels`."""
 
     def __init__(self, threads: ClientThreads) -> None:
         self._threads = threads
@@ -184,7 +184,7 @@ class TaskCancels:
 
 
 class ThreadInterrupts:
-    """Raises exceptions in the threads of clients; see :class:`harness.clusters.abilities.ThreadInterrupts`."""
+    """Raises exceptions in the threads of clients; see :class:`harness.clusters.abilities.hosts.ThreadInterrupts`."""
 
     def __init__(self, threads: ClientThreads) -> None:
         self._threads = threads

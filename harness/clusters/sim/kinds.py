@@ -28,9 +28,9 @@ Look = Callable[[str], KeyObservation | None]
 class SimServers(ABC):
     """The servers of one kind, with the hosts that monitor them.
 
-    A subclass installs programs on the hosts. It implements :class:`harness.clusters.abilities.Failover` or another
-    protocol if its servers work that way. ``watch``, ``key_count`` and ``look`` are by host; a subclass fills in those
-    that its programs have.
+    A subclass installs programs on the hosts. It implements :class:`harness.clusters.abilities.servers.Failover` or
+    another protocol if its servers work that way. ``watch``, ``key_count`` and ``look`` are by host; a subclass fills
+    in those that its programs have.
     """
 
     lapses: ClassVar[bool] = False
@@ -62,7 +62,7 @@ class SimServers(ABC):
 
 
 class SimPeers(SimServers):
-    """Servers that talk to each other; see :class:`harness.clusters.abilities.Peers`."""
+    """Servers that talk to each other; see :class:`harness.clusters.abilities.servers.Peers`."""
 
     def peers(self) -> list[str]:
         return [host.name for host in (*self.hosts, *self.sentinels)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from harness.clusters.abilities import Links, LinkShape
+from harness.clusters.abilities.network import Links, LinkShape
 from harness.sim.hosts import SimHost
 from harness.sim.kernel import SECOND, Kernel
 from harness.sim.network import LOST, Impairment, SimMessageTrap, SimNetwork
@@ -33,7 +33,7 @@ class _BlackHole(SimMessageTrap):
 
 
 class LinkMethods:
-    """Mixin that implements :class:`harness.clusters.abilities.Network` and ``Traffic``."""
+    """Mixin that implements :class:`harness.clusters.abilities.network.Network` and ``Traffic``."""
 
     _kernel: Kernel
     _network: SimNetwork

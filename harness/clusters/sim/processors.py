@@ -46,7 +46,7 @@ class _Quota:
 
 
 class Processors:
-    """Processor time of a cluster's hosts; implements :class:`harness.clusters.abilities.ProcessorQuotas`."""
+    """Processor time of a cluster's hosts; implements :class:`harness.clusters.abilities.hosts.ProcessorQuotas`."""
 
     def __init__(self, kernel: Kernel, hosts: Mapping[str, SimHost]) -> None:
         self._kernel = kernel
@@ -54,13 +54,13 @@ class Processors:
         self._quotas: Final[dict[str, list[_Quota]]] = defaultdict(list)
 
     def limit_processor(self, host: str, share: float, period_s: float) -> Callable[[], None]:
-        """See :meth:`harness.clusters.abilities.ProcessorQuotas.limit_processor`. Several limits on a host pause it
-        independently of each other."""
+        """See :meth:`harness.clusters.abilities.hosts.ProcessorQuotas.limit_processor`. Several limits on a host pause
+        it independently of each other."""
         run_ns = round(share * period_s * SECOND)
         quota = _Quota(self._kernel, self._hosts[host], run_ns, round(period_s * SECOND) - run_ns)
         self._quotas[host].append(quota)
         return quota.lift
 
     def throttled_s(self, host: str) -> float:
-        """See :meth:`harness.clusters.abilities.ProcessorQuotas.throttled_s`. A rest counts when it is over."""
+        """See :meth:`harness.clusters.abilities.hosts.ProcessorQuotas.throttled_s`. A rest counts when it is over."""
         return sum(quota.stood_ns for quota in self._quotas[host]) / SECOND

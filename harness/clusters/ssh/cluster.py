@@ -20,7 +20,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from harness.clusters import kinds
-from harness.clusters.abilities import MachineClock, Needs
+from harness.clusters.abilities import Needs
+from harness.clusters.abilities.hosts import MachineClock
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
 from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThread, end_histories
 from harness.clusters.conversation import Refused, Unanswered
@@ -236,7 +237,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         self._waits = worst_waits(found)
 
     def processor_waits(self) -> Waits:
-        """See :class:`harness.clusters.abilities.ProcessorWaits`."""
+        """See :class:`harness.clusters.abilities.hosts.ProcessorWaits`."""
         return self._waits
 
     def _end_clocks(self) -> None:
@@ -277,7 +278,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         return time.monotonic_ns(), time.time_ns()
 
     def machine_clocks(self) -> list[MachineClock]:
-        """See :class:`harness.clusters.abilities.ClockErrors`."""
+        """See :class:`harness.clusters.abilities.hosts.ClockErrors`."""
         clients: dict[str, list[str]] = {}
         for name in self._names:
             clients.setdefault(self._endpoints[name].machine, []).append(name)

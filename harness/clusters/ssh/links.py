@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from harness.clusters.abilities import Links
+from harness.clusters.abilities.network import Links
 
 PRIORITY: Final = -300
 """Before connection tracking, as if packets never arrived."""
@@ -66,7 +66,7 @@ def _set(ports: Sequence[int]) -> str:
 
 
 class LinkMethods(ABC):
-    """Mixin that implements :class:`harness.clusters.abilities.Network`."""
+    """Mixin that implements :class:`harness.clusters.abilities.network.Network`."""
 
     table: str
     _endpoints: dict[str, Endpoint]

@@ -10,7 +10,7 @@ from collections import Counter
 from concurrent.futures import Future, wait
 from typing import Any
 
-from harness.clusters.abilities import State
+from harness.clusters.abilities.hosts import State
 from harness.clusters.client_host import PREPARED, REVIVAL
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.host_clocks import HostClocks
@@ -19,7 +19,7 @@ from .hosts import HostServer, RemoteClient
 
 
 class ProcessMethods(ABC):
-    """Mixin that implements :class:`harness.clusters.abilities.Processes` and ``ClientHangs``."""
+    """Mixin that implements :class:`harness.clusters.abilities.hosts.Processes` and ``ClientHangs``."""
 
     _programs: dict[str, HostServer | RemoteClient]
     _wall_clocks: HostClocks

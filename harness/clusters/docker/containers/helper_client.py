@@ -89,7 +89,7 @@ class Helper:
         self._ask("watch_processors", pids=[box.pid for box in boxes])
 
     def processor_waits(self) -> list[tuple[int, int]]:
-        """End the sampling, and return the samples; see :class:`harness.clusters.abilities.ProcessorWaits`."""
+        """End the sampling, and return the samples; see :class:`harness.clusters.abilities.hosts.ProcessorWaits`."""
         return [(at, wait) for at, wait in self._ask("processor_waits")]
 
     def filter(self, scripts: dict[Box, str]) -> None:

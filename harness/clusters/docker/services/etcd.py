@@ -60,7 +60,7 @@ class EtcdServers(EtcdGateway, RealPeers):
     def member_names(self) -> Sequence[str]:
         return self.data_hosts
 
-    # Releases. See :class:`harness.clusters.abilities.ServerReleases`.
+    # Releases. See :class:`harness.clusters.abilities.servers.ServerReleases`.
 
     def version_of(self, host: str) -> str:
         response = self._status(host)
@@ -80,7 +80,7 @@ class EtcdServers(EtcdGateway, RealPeers):
             time.sleep(0.05)
         return leader not in (None, host)
 
-    # Members. See :class:`harness.clusters.abilities.Membership`.
+    # Members. See :class:`harness.clusters.abilities.servers.Membership`.
 
     def members(self, asked: str) -> dict[str, str] | None:
         """A member that was added and has not started has no name yet, so members are known by their addresses."""

@@ -120,7 +120,7 @@ class ZooKeeperServers(RealPeers):
         zxid = self._field(host, "Zxid")
         return int(zxid, 16) >> 32 if zxid else 0
 
-    # Members. See :class:`harness.clusters.abilities.Membership`.
+    # Members. See :class:`harness.clusters.abilities.servers.Membership`.
 
     def members(self, asked: str) -> dict[str, str] | None:
         found = self._administer(asked, lambda client: client.get_async(CONFIG))

@@ -58,7 +58,7 @@ class EtcdServers(EtcdGateway, HostServers):
         return self.names
 
     def peers(self) -> list[str]:
-        """See :class:`harness.clusters.abilities.Peers`."""
+        """See :class:`harness.clusters.abilities.servers.Peers`."""
         return list(self.names)
 
     def key_reader(self, port: int) -> Callable[[], KeyReader]:
