@@ -97,7 +97,7 @@ class ClientHost(ABC):
         self.logged_servers: tuple[str, ...] = ()
         """Addresses of servers to which the client's sockets are logged."""
         self.socket_logs: list[list[Any]] = []
-        """Entries of :mod:`harness.worker.socket_log`, a list for each process of the client."""
+        """Entries of :mod:`harness.history.socket_entries`, a list for each process of the client."""
 
     @abstractmethod
     def _begin(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> LineChannel:

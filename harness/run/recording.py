@@ -67,7 +67,7 @@ class Recording:
 
     ``messages`` are those of a simulation. ``wire`` are recordings of servers by host (see
     :func:`harness.clusters.wire.unpack`), ``sockets`` the logs of clients' sockets (see
-    :mod:`harness.worker.socket_log`), and ``hosts`` their names by address."""
+    :mod:`harness.history.socket_entries`), and ``hosts`` their names by address."""
 
     history: History
     folder: Path | None

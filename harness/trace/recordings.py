@@ -39,8 +39,8 @@ def recorded_messages(
 ) -> LoggedMessages:
     """Return the messages of clients in recordings.
 
-    ``hosts`` are names by addresses. ``sockets`` are the clients' logs (entries of :mod:`harness.worker.socket_log`, a
-    list for each process), by client; connections of hosts that are not in it, such as other servers, are left out.
+    ``hosts`` are names by addresses. ``sockets`` are the clients' logs (:mod:`harness.history.socket_entries`, a list
+    for each process), by client; connections of hosts that are not in it, such as other servers, are left out.
     """
     logs = ClientLogs(sockets, hosts)
     clients = {address: name for address, name in hosts.items() if name in sockets}

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from harness.history.socket_entries import OPENED, PLACE, RECEIVED, SENT, SOURCE
 from harness.sim.places import NOWHERE
 
-OPENED, SENT, RECEIVED, PLACE, SOURCE = range(5)
-"""Kinds of entries of :mod:`harness.worker.socket_log`."""
 _ENDLESS: Final = 1 << 62
 
 

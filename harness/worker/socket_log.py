@@ -17,21 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
+from harness.history.socket_entries import OPENED, PLACE, RECEIVED, SENT, SOURCE, Entry
 from harness.sim.places import NOWHERE, Place, PlaceFinder, source_name
 
 from .lock_code import code_of
 
-OPENED: Final = 0
-"""Entry ``[OPENED, connection, local port, address of the server, its port]``, before the others of a connection."""
-SENT: Final = 1
-"""Entry ``[SENT, connection, time, size, process, place]``: ``size`` bytes are about to be sent at ``time`` (ns).
-``process`` is that of the lock's call in progress, ``place`` the number of a place; -1 if there is none."""
-RECEIVED: Final = 2
-"""Entry ``[RECEIVED, connection, time, size]``: ``size`` bytes were received by ``time``."""
-PLACE: Final = 3
-"""Entry ``[PLACE, file, line, function]``: the next place; ``file`` is the name of a source."""
-SOURCE: Final = 4
-"""Entry ``[SOURCE, file, text]``: a source file, before the first place in it."""
 BATCH: Final = 64
 """Number of entries that are passed on at once, if no call of the lock ends before."""
 MOST_ENTRIES: Final = 2_000_000
@@ -40,7 +30,6 @@ MOST_SOURCE: Final = 100_000
 LOCK_CALLS: Final = frozenset({"acquire", "extend", "check", "release", "add"})
 _OTHER: Final = -1
 """Number of a connection that is not to one of the servers."""
-Entry = list[Any]
 
 
 class SocketLog:

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from harness.clusters.wire import WireEvent, WireRecording
+from harness.history.socket_entries import OPENED, PLACE, RECEIVED, SENT, SOURCE, Entry
 from harness.trace.recordings import recorded_messages
 from harness.trace.sockets import ClientLogs
 from harness.trace.streams import Connection, read_streams
-from harness.worker import socket_log
-from harness.worker.socket_log import OPENED, PLACE, RECEIVED, SENT, SOURCE, Entry, SocketLog
+from harness.worker.socket_log import SocketLog
 
 
 @pytest.fixture
@@ -121,13 +121,6 @@ def test_peeking_receives_nothing(log: SocketLog, server: tuple[str, int]) -> No
         assert connection.recv(10) == b"X\n"
         port = connection.getsockname()[1]
     assert [entry[0] for entry in of_client(log.take(), port)] == [OPENED, SENT, RECEIVED]
-
-
-def test_the_readers_of_logs_know_the_kinds_of_entries() -> None:
-    from harness.trace import sockets
-
-    for name in ("OPENED", "SENT", "RECEIVED", "PLACE", "SOURCE"):
-        assert getattr(sockets, name) == getattr(socket_log, name)
 
 
 HOSTS = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.1.0": "c0"}

@@ -111,8 +111,8 @@ class WireRecordings(Protocol):
         """Record the next run; with ``sockets`` also when clients send and receive, and from which line."""
 
     def socket_logs(self) -> dict[str, list[list[Any]]]:
-        """Return the entries of :mod:`harness.worker.socket_log` of a run that has ended: by client, a list for each of
-        its processes."""
+        """Return the entries of :mod:`harness.history.socket_entries` of a run that has ended: by client, a list for
+        each of its processes."""
 
     def wire(self) -> dict[str, bytes]:
         """Return the recordings of a run that has ended, by server; see :func:`harness.clusters.wire.unpack`."""
