@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
@@ -113,20 +113,25 @@ def nightly_command(
             on_outcome=partial(_report_outcome, progress, console),
             progress=progress,
         )
-    if servers:
-        night = with_(night, suite=f"{night.suite} on several images")
-    if only:  # under another name, so that it is not compared with complete nightly runs
-        night = with_(night, suite=f"{night.suite}, only {only}")
+    # Another name, so that it is not compared with complete nightly runs.
+    name = f"{night.suite}{' on several images' if servers else ''}{f', only {only}' if only else ''}"
+    night = with_(night, suite=name)
     printed(lambda: print_status(night.status) if quiet and not json else _print(night, json=json))
+    failed = _write_outputs(night, out, junit, html, silent=json or quiet)
+    _annotate(night)
+    raise typer.Exit(night.status or failed)
+
+
+def _write_outputs(night: NightlyDocument, out: Path, junit: Path | None, html: Path | None, *, silent: bool) -> int:
+    """Write all outputs, and print what could not be written, and unless ``silent`` the places of pages. Return the
+    greatest exit status of errors, 0 if all was written."""
     failed = _store(night, out, junit, html)
     for failure in failed:
         typer.echo(f"harness: {failure}", err=True)
-    if not json and not quiet:
-        for path in (junit, html / PAGE if html else None):
-            if path is not None and path.exists():
-                print_place("written", path)
-    _annotate(night)
-    raise typer.Exit(night.status or max((failure.exit_status for failure in failed), default=VALID))
+    for path in () if silent else (junit, html / PAGE if html else None):
+        if path is not None and path.exists():
+            print_place("written", path)
+    return max((failure.exit_status for failure in failed), default=VALID)
 
 
 def _annotate(night: NightlyDocument) -> None:
@@ -214,22 +219,10 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
         console.print(_table(night))
     for image, server in night.servers:
         console.print(f"servers {image}: {server or 'none reported'}", soft_wrap=True, markup=False)
-    outcomes = night.outcomes
-    wrong = [outcome for outcome in outcomes if outcome.state in (*WRONG, *OPEN)]
-    for outcome in wrong:
-        folder = f" ({outcome.folder})" if outcome.folder else ""
-        console.print(
-            f"[red]{outcome.state}[/] {outcome.scenario} on {outcome.place}, seed {outcome.seed}: "
-            f"{escape(outcome.why)}{folder}",
-            soft_wrap=True,
-        )
-    idle = {f"{outcome.scenario} on {outcome.place}": outcome.why for outcome in outcomes
-            if outcome.state == "not-run"}  # fmt: skip
-    for reason in dict.fromkeys(idle.values()):
-        names = ", ".join(name for name, why in idle.items() if why == reason)
-        console.print(f"not run: {names}: {reason}", soft_wrap=True, markup=False)
+    _print_exceptions(night.outcomes, console)
     if of_mutants:
         console.print(nightly_mutants.shares(night), soft_wrap=True)
+    outcomes = night.outcomes
     rows = len({outcome.row for outcome in outcomes})
     states = Counter(outcome.state for outcome in outcomes)
     counts = ", ".join(f"{count} {state}" for state, count in states.most_common())
@@ -240,6 +233,23 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
     if night.interrupted:
         made = len(outcomes) - states["not-run"]
         console.print(f"interrupted after {made} of {night.planned} runs", soft_wrap=True)
+
+
+def _print_exceptions(outcomes: Sequence[ScenarioOutcome], console: Console) -> None:
+    """Print the outcomes that are not as expected, and by their reasons the scenarios that were not run."""
+    for outcome in outcomes:
+        if outcome.state in (*WRONG, *OPEN):
+            folder = f" ({outcome.folder})" if outcome.folder else ""
+            console.print(
+                f"[red]{outcome.state}[/] {outcome.scenario} on {outcome.place}, seed {outcome.seed}: "
+                f"{escape(outcome.why)}{folder}",
+                soft_wrap=True,
+            )
+    idle = {f"{outcome.scenario} on {outcome.place}": outcome.why for outcome in outcomes
+            if outcome.state == "not-run"}  # fmt: skip
+    for reason in dict.fromkeys(idle.values()):
+        names = ", ".join(name for name, why in idle.items() if why == reason)
+        console.print(f"not run: {names}: {reason}", soft_wrap=True, markup=False)
 
 
 def _table(night: NightlyDocument) -> Table:

@@ -110,9 +110,7 @@ def check(
             raise UsageError(f"{file}: {error}" if file else str(error)) from error
 
     begin = time.perf_counter()
-    refusals = found.refusals if failures == "evidence" else frozenset()
-    if failures == "evidence" and not refusals:
-        raise UsageError(f"--failures evidence: the model {name} does not say what a failed call means")
+    refusals = _refusals(found, name, failures)
     recordings = None if isinstance(history, History) else _recordings(paths, found, clock_error)
     if recordings is not None:
         if refusals:
@@ -132,13 +130,28 @@ def check(
     checked = checked_calls(calls)
     if checked.verdict.valid is False and calls.settings.get("machine_clocks"):
         checked = _certain(checked, calls, given, checked_calls)
-    verdict = _doubted(checked.verdict) if not calls.complete and checked.verdict.valid else checked.verdict
-    ours = not file or ".jsonl" in Path(file).suffixes
-    if verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
-        verdict = _with_causes(verdict, given)
     pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
-    checked = replace(checked, verdict=verdict, pictures=pictures)
+    checked = replace(checked, verdict=_explained(checked.verdict, calls, given), pictures=pictures)
     return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
+
+
+def _refusals(model: Model, name: str, failures: Failures) -> frozenset[str]:
+    """Return what failed calls say by the model; nothing if they are ignored."""
+    if failures != "evidence":
+        return frozenset()
+    if not model.refusals:
+        raise UsageError(f"--failures evidence: the model {name} does not say what a failed call means")
+    return model.refusals
+
+
+def _explained(verdict: Verdict, calls: Calls, given: History | Path) -> Verdict:
+    """Return the verdict, in doubt if the history is truncated, with the causes of violations if they are known."""
+    if not calls.complete and verdict.valid:
+        return _doubted(verdict)
+    ours = isinstance(given, History) or ".jsonl" in given.suffixes
+    if verdict.evidence and calls.settings and ours and calls.entries <= MAX_ENTRIES_FOR_CAUSES:
+        return _with_causes(verdict, given)
+    return verdict
 
 
 def _certain(checked: Checked, calls: Calls, given: History | Path, check_calls: Callable[[Calls], Checked]) -> Checked:
