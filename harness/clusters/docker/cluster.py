@@ -203,6 +203,15 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
             return
         self._boxes[RESOURCE] = site.boxes[RESOURCE]
         self._helper = self.servers.helper = site.helper
+        self._add_fault_parts(wanted)
+        self._start_programs(site, wanted)
+        self._prepare_clients()
+        self._helper.watch_processors(list(self._boxes.values()))
+        self._closing.callback(self._end_waits)
+        self._report("")
+
+    def _add_fault_parts(self, wanted: SiteRequest) -> None:
+        """Add the parts that only some faults need."""
         if wanted.disks and self.servers.DISKS is not None:
             boxes = {name: self._boxes[name] for name in wanted.disks}
             self._disks = self.servers.DISKS(self._helper, boxes, self.kill)
@@ -215,6 +224,9 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
         if PROCESSORS in self._needed.abilities:
             self._processors = Processors(self._helper, self._boxes)
             self._closing.callback(self._processors.release)
+
+    def _start_programs(self, site: Site, wanted: SiteRequest) -> None:
+        """Start the resource, the clients and the servers, and what acts on their clocks and links."""
         self._start_resource()
         self._start_clients()
         if self._record_wire:
@@ -233,10 +245,6 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
             self._closing.callback(self._taps.tap, None)
         for name in self._names:
             self._client(name).conversation.ask("ping", patience=REVIVAL)
-        self._prepare_clients()
-        self._helper.watch_processors(list(self._boxes.values()))
-        self._closing.callback(self._end_waits)
-        self._report("")
 
     def _prepare_clients(self) -> None:
         """Prepare the clients' locks before the run, so that clients start when the plan says: on a busy machine the
