@@ -51,11 +51,14 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """User, password and database of servers that their user runs; empty where their address has none."""
+    """User, password and database of servers that their user runs, and the user and password of their sentinels; empty
+    where the address has none."""
 
     user: str = ""
     password: str = field(default="", repr=False)
     database: str = ""
+    sentinel_user: str = ""
+    sentinel_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,16 @@ class Endpoints:
     @property
     def redis_login(self) -> dict[str, Any]:
         """The login as options of redis-py, which has none by default."""
-        given = {"username": self.login.user, "password": self.login.password}
-        return {name: value for name, value in given.items() if value}
+        return _redis_options(self.login.user, self.login.password)
+
+    @property
+    def sentinel_login(self) -> dict[str, Any]:
+        """The login of the sentinels as options of redis-py."""
+        return _redis_options(self.login.sentinel_user, self.login.sentinel_password)
+
+
+def _redis_options(user: str, password: str) -> dict[str, Any]:
+    return {name: value for name, value in (("username", user), ("password", password)) if value}
 
 
 class CountsUnanswered(Protocol):

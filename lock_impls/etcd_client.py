@@ -59,6 +59,20 @@ def classify_error(error: Exception) -> tuple[bool, bool, str]:
     return code not in LOST, NOT_SENT not in details, f"{code.name}: {details}"
 
 
+def open_member(endpoints: Endpoints, address: tuple[str, int], answer: float) -> Any:
+    """Return an etcd3.Etcd3Client of one member, logged in if the servers have a login.
+
+    A login is a request. etcd3 sends its token twice with each later one: as metadata, which etcd reads, and as
+    credentials of gRPC, which gRPC refuses to send on a connection without TLS.
+    """
+    (host, port), login = address, endpoints.login
+    given = {"user": login.user, "password": login.password} if login.user else {}
+    client = etcd3.client(host=host, port=port, timeout=answer, grpc_options=OPTIONS, **given)
+    if given:
+        client.call_credentials = client.watcher._credentials = None
+    return client
+
+
 class MemberUnanswered(Exception):
     """One member did not answer; ``sent`` is False if the request was certainly never sent."""
 
@@ -74,6 +88,7 @@ class EtcdMembers:
     """Number of requests that were sent and not answered."""
 
     def __init__(self, endpoints: Endpoints, answer: float = ANSWER_S) -> None:
+        self._endpoints = endpoints
         self._addresses = random.sample(endpoints.addresses, len(endpoints.addresses))
         self._answer = answer
         self._client: Any = None
@@ -82,8 +97,7 @@ class EtcdMembers:
     def client(self) -> Any:
         """An etcd3.Etcd3Client of the current member."""
         if self._client is None:
-            host, port = self._addresses[0]
-            self._client = etcd3.client(host=host, port=port, timeout=self._answer, grpc_options=OPTIONS)
+            self._client = open_member(self._endpoints, self._addresses[0], self._answer)
         return self._client
 
     def close(self) -> None:
@@ -98,11 +112,17 @@ class EtcdMembers:
             LockError: the member refused.
             MemberUnanswered: it did not answer; the next request goes to another member.
         """
+        opened = False
         try:
-            return request(self.client)
+            client = self.client
+            opened = True
+            return request(client)
         except FAILED as error:
             refused, sent, text = classify_error(error)
+            sent = sent and opened  # a lost login changes nothing
             if refused:
+                if text.startswith(grpc.StatusCode.UNAUTHENTICATED.name):
+                    self.close()  # the token is no longer valid; the next request logs in again
                 raise LockError(text) from error
             self.close()
             self._addresses.append(self._addresses.pop(0))
@@ -135,7 +155,7 @@ def await_deletion(client: Any, key: bytes, revision: int, seconds: float) -> bo
     """
     create = etcdrpc.WatchCreateRequest(key=key, start_revision=revision + 1)
     stream = etcdrpc.WatchStub(client.channel).Watch(
-        iter([etcdrpc.WatchRequest(create_request=create)]), timeout=max(0.001, seconds)
+        iter([etcdrpc.WatchRequest(create_request=create)]), timeout=max(0.001, seconds), metadata=client.metadata
     )
     try:
         for response in stream:

@@ -12,7 +12,7 @@ from harness.errors import UsageError
 
 from .base import Endpoints
 from .redis_answers import is_an_answer
-from .redis_client import TIMEOUTS
+from .redis_client import TIMEOUTS, sentinel_options
 
 
 class AsyncRedisClient(Redis):
@@ -41,7 +41,7 @@ def open_client(endpoints: Endpoints, **options: Any) -> AsyncRedisClient:
     options = {**TIMEOUTS, **options}
     login = endpoints.redis_login
     if endpoints.kind == "redis-sentinel":
-        sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
+        sentinel = Sentinel(list(endpoints.addresses), **sentinel_options(endpoints, options), **options)  # type: ignore[no-untyped-call]
         primary: AsyncRedisClient = sentinel.master_for(endpoints.service, redis_class=AsyncRedisClient, **login)
         return primary
     host, port = endpoints.addresses[0]

@@ -126,11 +126,21 @@ def open_client(endpoints: Endpoints, **options: Any) -> RedisClient:
             return cast(RedisClient, open_cluster(endpoints, **options))
     login = endpoints.redis_login
     if endpoints.kind == "redis-sentinel":
-        sentinel = Sentinel(list(endpoints.addresses), **options)  # type: ignore[no-untyped-call]
+        sentinel = Sentinel(list(endpoints.addresses), **sentinel_options(endpoints, options), **options)  # type: ignore[no-untyped-call]
         primary: RedisClient = sentinel.master_for(endpoints.service, redis_class=RedisClient, **login)  # type: ignore[no-untyped-call]
         return primary
     host, port = endpoints.addresses[0]
     return RedisClient(host=host, port=port, **options, **login)
+
+
+def sentinel_options(endpoints: Endpoints, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the additional options of redis-py's ``Sentinel`` if the sentinels have a login.
+
+    Without ``sentinel_kwargs`` redis-py connects to the sentinels with those of ``options`` that are for sockets.
+    """
+    login = endpoints.sentinel_login
+    sockets = {name: value for name, value in options.items() if name.startswith("socket_")}
+    return {"sentinel_kwargs": {**sockets, **login}} if login else {}
 
 
 def open_client_of_each(endpoints: Endpoints, **options: Any) -> tuple[RedisClient, ...]:

@@ -34,7 +34,8 @@ THREAD: Final = 100_000
 class Access(msgspec.Struct, frozen=True, kw_only=True):
     """Login and names that a client needs beside the addresses of servers that the harness does not run.
 
-    The password is in the environment variable ``password_from`` of the client's process.
+    Passwords are in environment variables of the client's process: ``password_from`` names that of the servers, and
+    ``sentinel_password_from`` that of the sentinels.
     """
 
     service: str = "mymaster"
@@ -42,11 +43,16 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     password_from: str = ""
     database: str = ""
+    sentinel_user: str = ""
+    sentinel_password_from: str = ""
 
     def endpoints(self, kind: str, addresses: tuple[tuple[str, int], ...]) -> Endpoints:
         """Return the servers as the lock gets them."""
-        password = os.environ[self.password_from] if self.password_from else ""
-        return Endpoints(kind, addresses, self.service, login=Login(self.user, password, self.database))
+        password, sentinel_password = (
+            os.environ[name] if name else "" for name in (self.password_from, self.sentinel_password_from)
+        )
+        login = Login(self.user, password, self.database, self.sentinel_user, sentinel_password)
+        return Endpoints(kind, addresses, self.service, login=login)
 
 
 class ClientJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -48,6 +48,8 @@ class DaemonRedis:
     more: str = ""
     """Path of a file with further settings."""
     tls: bool = False
+    login: str = ""
+    """Options of redis-cli for the user and the password."""
 
     @property
     def url(self) -> str:
@@ -75,7 +77,7 @@ class DaemonRedis:
 
     @property
     def ask(self) -> str:
-        return f"redis-cli -p {self.port}"
+        return f"redis-cli -p {self.port} {self.login}".rstrip()
 
     @property
     def run_id(self) -> str:
@@ -84,9 +86,9 @@ class DaemonRedis:
 
 
 @contextmanager
-def daemon_redis(folder: Path, more: str = "", *, tls: bool = False) -> Iterator[DaemonRedis]:
+def daemon_redis(folder: Path, more: str = "", *, tls: bool = False, login: str = "") -> Iterator[DaemonRedis]:
     (port,) = free_ports(1)
-    redis = DaemonRedis(folder, port, more, tls)
+    redis = DaemonRedis(folder, port, more, tls, login)
     try:
         subprocess.run(redis.start, shell=True, check=True, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + PATIENCE_S
@@ -123,26 +125,62 @@ class SentinelSetup:
         return f"{cut} && {self.primary.kill}"
 
 
-@contextmanager
-def sentinel_setup(folder: Path) -> Iterator[SentinelSetup]:
-    """Start the three servers, and wait until the sentinel knows the replica."""
-    with daemon_redis(folder) as primary, daemon_redis(folder) as replica:
-        subprocess.run(f"{replica.ask} replicaof 127.0.0.1 {primary.port}", shell=True, check=True, capture_output=True)
-        (port,) = free_ports(1)
-        sentinel = DaemonRedis(folder, port)
-        settings = [
-            f"port {port}", "bind 127.0.0.1", f"dir {folder}", "daemonize yes", f"pidfile {sentinel.pid_file}",
-            f"sentinel monitor mymaster 127.0.0.1 {primary.port} 1", "sentinel down-after-milliseconds mymaster 500",
-            "sentinel failover-timeout mymaster 5000",
+@dataclass(frozen=True)
+class SentinelPasswords:
+    """The password of the servers, and the user and the password of their sentinels."""
+
+    servers: str
+    user: str
+    sentinels: str
+
+    @property
+    def server_settings(self) -> str:
+        return f"requirepass {self.servers}\nmasterauth {self.servers}\n"
+
+    @property
+    def sentinel_settings(self) -> list[str]:
+        return [
+            f"sentinel auth-pass mymaster {self.servers}",
+            f"user {self.user} on >{self.sentinels} &* +@all", "user default off",
         ]  # fmt: skip
-        (folder / "sentinel.conf").write_text("\n".join(settings))
-        subprocess.run([program_path("redis-server"), str(folder / "sentinel.conf"), "--sentinel"], check=True)
-        try:
+
+
+@contextmanager
+def sentinel_setup(folder: Path, passwords: SentinelPasswords | None = None) -> Iterator[SentinelSetup]:
+    """Start the three servers, and wait until the sentinel knows the replica."""
+    more, login = "", ""
+    if passwords:
+        (folder / "passwords.conf").write_text(passwords.server_settings)
+        more, login = str(folder / "passwords.conf"), f"--no-auth-warning -a {passwords.servers}"
+    with (
+        daemon_redis(folder, more, login=login) as primary,
+        daemon_redis(folder, more, login=login) as replica,
+    ):
+        subprocess.run(f"{replica.ask} replicaof 127.0.0.1 {primary.port}", shell=True, check=True, capture_output=True)
+        with daemon_sentinel(folder, primary.port, passwords) as sentinel:
             wait_for(f"{sentinel.ask} sentinel replicas mymaster", str(replica.port))
             wait_for(f"{replica.ask} info replication", "master_link_status:up")
             yield SentinelSetup(primary, replica, sentinel)
-        finally:
-            subprocess.run(sentinel.kill, shell=True, check=False, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def daemon_sentinel(folder: Path, primary: int, passwords: SentinelPasswords | None = None) -> Iterator[DaemonRedis]:
+    """Start a sentinel of the primary at a port, which need not answer."""
+    (port,) = free_ports(1)
+    login = f"--no-auth-warning --user {passwords.user} --pass {passwords.sentinels}" if passwords else ""
+    sentinel = DaemonRedis(folder, port, login=login)
+    settings = [
+        f"port {port}", "bind 127.0.0.1", f"dir {folder}", "daemonize yes", f"pidfile {sentinel.pid_file}",
+        f"sentinel monitor mymaster 127.0.0.1 {primary} 1", "sentinel down-after-milliseconds mymaster 500",
+        "sentinel failover-timeout mymaster 5000", *(passwords.sentinel_settings if passwords else []),
+    ]  # fmt: skip
+    (folder / "sentinel.conf").write_text("\n".join(settings))
+    subprocess.run([program_path("redis-server"), str(folder / "sentinel.conf"), "--sentinel"], check=True)
+    try:
+        wait_for(f"{sentinel.ask} ping", "PONG")
+        yield sentinel
+    finally:
+        subprocess.run(sentinel.kill, shell=True, check=False, stderr=subprocess.DEVNULL)
 
 
 def wait_for(command: str, output: str) -> None:

@@ -18,26 +18,22 @@ import pymysql
 import pytest
 from pg8000.native import Connection
 
-from harness import FaultSpec, Plan, run
+from harness import Plan, run
+from harness.clusters.kinds.mysql import STRANGERS_LOGIN
 from harness.clusters.servers.addresses import parse_server
+from harness.clusters.servers.links import ProxyClient, probe
 from harness.clusters.servers.tls import TlsSettings
 from harness.errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, UsageError
 from harness.fidelity.mysql.pair import MysqlComparison
 from harness.fidelity.postgres.pair import answers, copy_data, install, server_command
-from harness.fidelity.processes import Place, ServerProcess
+from harness.fidelity.processes import PATIENCE_S, Place, ServerProcess
 from harness.plan import dump, load, refuse_untrusted
 from harness.run.completion import complete
-from harness.run.judging import Result
 
 from .own_redis import DaemonRedis, daemon_redis
+from .secured import LOST, SECRET, VARIABLE, certificate, leaks, played
 
-SECRET = "s3cret-of-the-test"
-VARIABLE = "HARNESS_TEST_PASSWORD"
-
-
-@pytest.fixture(autouse=True)
-def password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, SECRET)
+pytestmark = pytest.mark.usefixtures("password")
 
 
 # Addresses.
@@ -60,6 +56,9 @@ def test_the_password_of_an_address_is_in_the_environment(monkeypatch: pytest.Mo
         "redis://app:hunter2@127.0.0.1", "redis://:hunter2@127.0.0.1", "postgresql://app:hunter2@127.0.0.1/shop",
         "redis+sentinel://:hunter2@127.0.0.1/mymaster", "redis+sentinel://:hunter2@127.0.0.1", "redis://:hunter2@",
         "redis://:hunter2@127.0.0.1/x?y", "redis://:hunter2@127.0.0.1:port", "memcached://a:hunter2@127.0.0.1",
+        "etcd://app:hunter2@127.0.0.1", "redis+sentinel://127.0.0.1/mymaster?sentinel_password=hunter2",
+        "redis+sentinel://127.0.0.1/my/master?sentinel_password=hunter2", "redis://:x?hunter2@127.0.0.1/1",
+        "redis+sentinel://127.0.0.1/mymaster?password=hunter2", "mysql://app:hunter2@127.0.0.1?ssl-mode=REQUIRED",
     ],
 )  # fmt: skip
 def test_a_password_in_an_address_is_refused_and_not_repeated(text: str) -> None:
@@ -76,6 +75,24 @@ def test_tls_is_in_the_address() -> None:
     assert parse_server("postgresql://127.0.0.1/shop?sslmode=require").tls == TlsSettings(verified=False)
     full = parse_server("postgresql://127.0.0.1/shop?sslmode=verify-full&sslrootcert=/etc/ca.pem")
     assert (full.database, full.tls) == ("shop", TlsSettings(ca_certs="/etc/ca.pem"))
+    etcd = parse_server("etcds://127.0.0.1?cacert=/etc/ca.pem&cert=/etc/c.pem&key=/etc/k.pem")
+    assert etcd.tls == TlsSettings(ca_certs="/etc/ca.pem", certfile="/etc/c.pem", keyfile="/etc/k.pem")
+    assert str(etcd) == "etcds://127.0.0.1:2379"
+    assert parse_server("mysql://127.0.0.1").tls is None
+    assert parse_server("mysql://127.0.0.1?ssl-mode=REQUIRED").tls == TlsSettings(verified=False)
+    named = parse_server("mysql://127.0.0.1/shop?ssl-mode=VERIFY_CA&ssl-ca=/etc/ca.pem")
+    assert (named.database, named.tls) == ("shop", TlsSettings(ca_certs="/etc/ca.pem", host_checked=False))
+
+
+def test_sentinels_have_a_login_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_PASSWORD", "other")
+    url = f"redis+sentinel://app:${VARIABLE}@127.0.0.1,127.0.0.2/mymaster"
+    address = parse_server(f"{url}?sentinel_username=watch&sentinel_password=$OTHER_PASSWORD")
+    assert (address.login, address.sentinel_login) == (("app", SECRET), ("watch", "other"))
+    assert address.primary == "mymaster"
+    assert str(address) == "redis+sentinel://127.0.0.1:26379,127.0.0.2:26379/mymaster"
+    assert parse_server(url).sentinel_login is None
+    assert parse_server("redis+sentinel://127.0.0.1/m?sentinel_password=$OTHER_PASSWORD").login is None
 
 
 @pytest.mark.parametrize(
@@ -85,8 +102,16 @@ def test_tls_is_in_the_address() -> None:
         ("redis://127.0.0.1?ssl_ca_certs=x", "unknown option of redis:// 'ssl_ca_certs'"),
         ("postgresql://127.0.0.1?sslmode=verify", "unknown sslmode 'verify'"),
         ("postgresql://127.0.0.1?sslrootcert=x", "sslrootcert needs sslmode=require"),
-        ("mysql://127.0.0.1?sslmode=require", "unknown option of mysql:// 'sslmode'"),
-        ("memcached://app@127.0.0.1", "with redis, postgresql, mysql, not with memcached"),
+        ("mysql://127.0.0.1?sslmode=require", "unknown option of mysql:// 'sslmode': did you mean ssl-mode"),
+        ("mysql://127.0.0.1?ssl-mode=VERIFY", "unknown ssl-mode 'VERIFY': did you mean VERIFY_CA"),
+        ("mysql://127.0.0.1?ssl-ca=x", "ssl-ca needs ssl-mode=REQUIRED, VERIFY_CA or VERIFY_IDENTITY"),
+        ("etcd://127.0.0.1?cacert=x", "unknown option of etcd:// 'cacert'"),
+        ("etcds://127.0.0.1?ca=x", "unknown option of etcds:// 'ca': did you mean cacert"),
+        ("etcd://app@127.0.0.1", "a user of an etcd needs a password"),
+        (f"etcd://:${VARIABLE}@127.0.0.1", "the password of an etcd needs a user"),
+        ("redis+sentinel://127.0.0.1/m?sentinel_user=x", "'sentinel_user': did you mean sentinel_username"),
+        ("redis+sentinel://127.0.0.1/m?sentinel_username=x", "sentinel_username needs a password of the sentinels"),
+        ("memcached://app@127.0.0.1", "with redis, postgresql, mysql, etcd, not with memcached"),
         ("redis://127.0.0.1/1", "expected only redis://HOST:PORT"),
         ("redis://app@127.0.0.1", "a user of a Redis needs a password"),
     ],
@@ -112,57 +137,28 @@ def test_a_plan_has_the_variable_only(tmp_path: Path) -> None:
 
 def test_a_variable_that_a_file_names_needs_permission() -> None:
     """Otherwise a file of a stranger could send any variable to a server of his."""
-    text = f"redis+sentinel://${{{VARIABLE}}}:${VARIABLE}@127.0.0.1/mymaster"
+    text = f"redis+sentinel://${{{VARIABLE}}}:${VARIABLE}@127.0.0.1/mymaster?sentinel_password=$OTHER"
     plan = Plan(lock="redis-token", cluster="servers", servers=(text,))
-    with pytest.raises(UsageError, match=f"environment variable {VARIABLE};.*--allow {VARIABLE}"):
+    with pytest.raises(UsageError, match=f"environment variable {VARIABLE}, .*--allow {VARIABLE} --allow OTHER"):
         refuse_untrusted(plan, "plan.toml", (), hooks=True)
-    refuse_untrusted(plan, "plan.toml", (VARIABLE,))
+    refuse_untrusted(plan, "plan.toml", (VARIABLE, "OTHER"))
 
 
 # Runs.
-
-
-@contextmanager
-def certificate(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Make a certificate for 127.0.0.1 that is its own authority; yield it and its key."""
-    found, key = folder / "server.crt", folder / "server.key"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(found)],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    yield found, key
-
-
-def leaks(*folders: Path) -> list[str]:
-    """Files that have the password in them."""
-    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    assert len(files) > 3
-    return [str(path) for path in files if SECRET.encode() in path.read_bytes()]
-
-
-def played(lock: str, url: str, store: Path, fault: FaultSpec) -> Result:
-    plan = Plan(
-        lock=lock, cluster="servers", servers=(url,), clients=3, ttl=2.0, time_limit=9.0, faults=(fault,)
-    )  # fmt: skip
-    return run(plan, store=store)
-
-
-LOST = FaultSpec("lost-reply", on="acquire", nth=3)
 
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[tuple[DaemonRedis, Path]]:
     """A Redis with TLS only, a user with a password, and none for others; and its authority."""
     (tmp_path / "data").mkdir()
-    with certificate(tmp_path / "data") as (found, key):
-        settings = tmp_path / "data" / "redis.conf"
-        settings.write_text(
-            f"tls-cert-file {found}\ntls-key-file {key}\ntls-ca-cert-file {found}\ntls-auth-clients no\n"
-            f"user app on >{SECRET} ~* &* +@all\nuser default off\n"
-        )
-        with daemon_redis(tmp_path / "data", str(settings), tls=True) as server:
-            yield server, found
+    found, key = certificate(tmp_path / "data")
+    settings = tmp_path / "data" / "redis.conf"
+    settings.write_text(
+        f"tls-cert-file {found}\ntls-key-file {key}\ntls-ca-cert-file {found}\ntls-auth-clients no\n"
+        f"user app on >{SECRET} ~* &* +@all\nuser default off\n"
+    )
+    with daemon_redis(tmp_path / "data", str(settings), tls=True) as server:
+        yield server, found
 
 
 def test_a_run_on_a_redis_with_a_password_and_tls_leaves_no_password(
@@ -216,7 +212,8 @@ def test_a_wrong_password_or_authority_is_named(
 @contextmanager
 def secured_postgres() -> Iterator[tuple[Place, Path]]:
     """A PostgreSQL whose user ``app`` of the database ``shop`` needs TLS and a password."""
-    with tempfile.TemporaryDirectory(prefix="harness-postgres-") as folder, certificate(Path(folder)) as (found, key):
+    with tempfile.TemporaryDirectory(prefix="harness-postgres-") as folder:
+        found, key = certificate(Path(folder))
         first = Path(folder) / "db"
         install(first)
 
@@ -253,19 +250,83 @@ def test_a_lock_runs_on_a_postgres_with_a_password_and_tls(tmp_path: Path) -> No
     assert leaks(tmp_path / "store") == []
 
 
-@pytest.mark.slow
-def test_a_lock_runs_on_a_mariadb_with_a_password(tmp_path: Path) -> None:
-    with MysqlComparison().start() as pair:
+@contextmanager
+def secured_mariadb(*settings: str, needs: str = "") -> Iterator[tuple[str, int]]:
+    """A MariaDB whose user ``app`` of the database ``shop`` has a password; ``needs`` is a further rule for it."""
+    with MysqlComparison().start(*settings) as pair:
         host, port = pair.address
         with closing(pymysql.connect(host=host, port=port, user="root")) as connection:
             cursor = connection.cursor()
             cursor.execute("CREATE DATABASE shop")
-            cursor.execute(f"GRANT ALL ON shop.* TO 'app'@'%' IDENTIFIED BY '{SECRET}'")
-        result = played("mysql-ttl", f"mysql://app:${VARIABLE}@{host}:{port}/shop", tmp_path / "store", LOST)
+            cursor.execute(f"GRANT ALL ON shop.* TO 'app'@'%' IDENTIFIED BY '{SECRET}' {needs}")
+        yield host, port
+
+
+@pytest.mark.slow
+def test_a_lock_runs_on_a_mariadb_with_a_password(tmp_path: Path) -> None:
+    with secured_mariadb() as (host, port):
+        where = f"mysql://app:${VARIABLE}@{host}:{port}/shop"
+        result = played("mysql-ttl", where, tmp_path / "store", LOST)
+        with pytest.raises(EnvironmentLacking, match=r"SSL is required|has no TLS"):
+            played("mysql-ttl", f"{where}?ssl-mode=REQUIRED", tmp_path / "store", LOST)
     assert result.verdicts["faults"].valid is True
     assert result.document["stats"]["acquires_ok"] > 5
     assert result.document["cluster"]["addresses"] == [f"mysql://{host}:{port}/shop"]
     assert leaks(tmp_path / "store") == []
+
+
+@pytest.fixture(scope="module")
+def mariadb_with_tls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[tuple[str, int], Path]]:
+    """A MariaDB whose user needs TLS, and its authority."""
+    found, key = certificate(tmp_path_factory.mktemp("mariadb"))
+    with secured_mariadb(f"--ssl-cert={found}", f"--ssl-key={key}", needs="REQUIRE SSL") as address:
+        yield address, found
+
+
+@pytest.mark.slow
+def test_a_lock_runs_on_a_mariadb_with_tls(
+    mariadb_with_tls: tuple[tuple[str, int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (host, port), authority = mariadb_with_tls
+    where = f"mysql://app:${VARIABLE}@{host}:{port}/shop"
+    verified = f"{where}?ssl-mode=VERIFY_IDENTITY"
+    with pytest.raises(EnvironmentLacking, match="Access denied"):
+        played("mysql-ttl", where, tmp_path / "store", LOST)
+    with pytest.raises(EnvironmentLacking, match="certificate verify failed"):
+        played("mysql-ttl", verified, tmp_path / "store", LOST)
+    result = played("mysql-ttl", f"{verified}&ssl-ca={authority}", tmp_path / "store", LOST)
+    assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
+    assert result.document["stats"]["acquires_ok"] > 5
+    assert result.document["cluster"]["addresses"] == [f"mysql://{host}:{port}/shop"]
+    assert "left_behind" not in result.document["cluster"]
+    assert leaks(tmp_path / "store") == []
+    monkeypatch.setenv(VARIABLE, "wrong")
+    with pytest.raises(EnvironmentLacking, match="Access denied"):
+        played("mysql-ttl", f"{verified}&ssl-ca={authority}", tmp_path / "store", LOST)
+
+
+@pytest.mark.slow
+def test_the_proxy_encrypts_connections_of_clients_of_mysql(
+    mariadb_with_tls: tuple[tuple[str, int], Path],
+) -> None:
+    address, authority = mariadb_with_tls
+    login = {"user": "app", "database": "shop", "ssl_disabled": True}
+    settings = {"n1": TlsSettings(ca_certs=str(authority)), "n2": TlsSettings(verified=False), "n3": TlsSettings()}
+    with closing(ProxyClient(["c0"], dict.fromkeys(settings, address), 0, tls=settings, begin="mysql")) as proxy:
+        for name in ("n1", "n2"):
+            host, port = proxy.addresses["c0", name]
+            with closing(pymysql.connect(host=host, port=port, password=SECRET, **login)) as connection:
+                cursor = connection.cursor()
+                cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
+                assert (cursor.fetchone() or ("", ""))[1].startswith("TLS_")
+                cursor.execute("SELECT REPEAT('x', 300000), LENGTH(%s)", ("y" * 300_000,))
+                assert cursor.fetchone() == ("x" * 300_000, 300_000)
+            assert probe((host, port), STRANGERS_LOGIN, PATIENCE_S, greets=True) is not None
+            with pytest.raises(pymysql.OperationalError, match="Access denied"):
+                pymysql.connect(host=host, port=port, password="wrong", **login)
+        host, port = proxy.addresses["c0", "n3"]  # its certificate is not of an authority of the system
+        with pytest.raises(pymysql.OperationalError, match="Lost connection"):
+            pymysql.connect(host=host, port=port, password=SECRET, **login)
 
 
 def test_the_error_of_a_lock_does_not_show_the_password(tmp_path: Path) -> None:
@@ -275,3 +336,5 @@ def test_the_error_of_a_lock_does_not_show_the_password(tmp_path: Path) -> None:
     cluster: Any = object.__new__(ServersCluster)
     cluster._addresses = [parse_server(f"redis://app:${VARIABLE}@127.0.0.1")]
     assert cluster._redact(f"cannot reach redis://app:{SECRET}@127.0.0.1") == "cannot reach redis://app:***@127.0.0.1"
+    cluster._addresses = [parse_server(f"redis+sentinel://127.0.0.1/mymaster?sentinel_password=${VARIABLE}")]
+    assert cluster._redact(f"AUTH {SECRET}") == "AUTH ***"

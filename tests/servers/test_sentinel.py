@@ -11,12 +11,14 @@ import pytest
 from harness import FaultSpec, Plan, run
 from harness.cli.options import named_servers
 from harness.clusters.servers.addresses import parse_server
+from harness.clusters.servers.services.redis import SentinelRedis
 from harness.errors import UNKNOWN, EnvironmentLacking, UsageError
 from harness.plan import Hook
 from harness.run.completion import complete
 from harness.run.judging import Result
 
-from .own_redis import SentinelSetup, keys_at, sentinel_setup
+from .own_redis import SentinelPasswords, SentinelSetup, daemon_sentinel, keys_at, sentinel_setup
+from .secured import SECRET, VARIABLE, leaks
 
 TWO = "redis+sentinel://127.0.0.1:26379,127.0.0.1:26380/mymaster"
 
@@ -83,6 +85,53 @@ def setup(tmp_path: Path) -> Iterator[SentinelSetup]:
     (tmp_path / "data").mkdir()
     with sentinel_setup(tmp_path / "data") as found:
         yield found
+
+
+SENTINEL_VARIABLE = "HARNESS_TEST_SENTINEL_PASSWORD"
+SENTINEL_SECRET = f"{SECRET}-of-sentinels"
+PASSWORDS = SentinelPasswords(SECRET, "watch", SENTINEL_SECRET)
+OPTIONS = f"?sentinel_username=watch&sentinel_password=${SENTINEL_VARIABLE}"
+
+
+@pytest.fixture
+def sentinel_password(password: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SENTINEL_VARIABLE, SENTINEL_SECRET)
+
+
+def test_a_wrong_password_of_sentinels_is_named(
+    sentinel_password: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon_sentinel(tmp_path, 1, PASSWORDS) as sentinel:
+        where, url = (
+            f"the sentinel at 127.0.0.1:{sentinel.port}",
+            f"redis+sentinel://127.0.0.1:{sentinel.port}/mymaster",
+        )
+        assert SentinelRedis(parse_server(f"{url}{OPTIONS}")).target == ("127.0.0.1", 1)
+        with pytest.raises(EnvironmentLacking, match=rf"{where}: NOAUTH .*: \?sentinel_password=\$NAME"):
+            run(sentinel_plan(url))
+        with pytest.raises(EnvironmentLacking, match=r"127.0.0.1:\d+: Error 111 connecting to 127.0.0.1:1"):
+            run(sentinel_plan(f"{url}{OPTIONS}"))  # the sentinel answers, and its primary does not
+        monkeypatch.setenv(SENTINEL_VARIABLE, "wrong")
+        with pytest.raises(EnvironmentLacking, match=f"{where}: WRONGPASS"):
+            run(sentinel_plan(f"{url}{OPTIONS}"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lock", ["redis-token", "redis-py-asyncio-lock"])
+def test_a_lock_runs_with_sentinels_that_have_a_password_of_their_own(
+    sentinel_password: None, tmp_path: Path, lock: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    with sentinel_setup(tmp_path / "data", PASSWORDS) as secured:
+        with pytest.raises(EnvironmentLacking, match="Authentication required"):
+            run(sentinel_plan(f"{secured.url}{OPTIONS}"))  # the password of the servers is another one
+        url = secured.url.replace("//", f"//:${VARIABLE}@")
+        plan = sentinel_plan(f"{url}{OPTIONS}", lock=lock, clients=2, ttl=1.0, hold=0.1, time_limit=3.0)
+        result = run(plan, store=tmp_path / "store")
+    assert result.document["stats"]["acquires_ok"] > 1, result.document["summary"]
+    assert result.document["cluster"]["addresses"] == [secured.url]
+    assert "left_behind" not in result.document["cluster"]
+    assert leaks(tmp_path / "store") == []
 
 
 def failed_over(setup: SentinelSetup, tmp_path: Path, command: str) -> Result:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import http.client
-import json
+import ssl
 from typing import Any, Final
 
+from harness.clusters.etcd_connection import EtcdConnection, EtcdUnanswered
 from harness.clusters.key_watch import ANSWER_S, NoAnswer
 from harness.history.lock_keys import KeyObservation, owner_text
 
@@ -19,8 +19,10 @@ class EtcdKeyReader:
     named by the value of ``/locks/KEY`` (python-etcd3's lock). The lease's expiry is not read: only the leader knows
     it, in whole seconds."""
 
-    def __init__(self, address: str, port: int) -> None:
-        self._connection = http.client.HTTPConnection(address, port, timeout=ANSWER_S)
+    def __init__(
+        self, address: str, port: int, login: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._connection = EtcdConnection(address, port, answer_s=ANSWER_S, login=login, tls=tls)
 
     def look(self, key: str) -> KeyObservation | None:
         queued = self._first({"key": _bytes(f"{key}/"), "range_end": _bytes(f"{key}0")})  # "0" comes after "/"
@@ -31,13 +33,9 @@ class EtcdKeyReader:
 
     def _first(self, keys: dict[str, str]) -> dict[str, Any] | None:
         try:
-            self._connection.request("POST", "/v3/kv/range", json.dumps({**keys, **FIRST}))
-            answer = self._connection.getresponse()
-            response = json.loads(answer.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NoAnswer from error
-        if answer.status != http.HTTPStatus.OK:
-            raise NoAnswer(str(answer.status))
+            response = self._connection.ask("POST", "/v3/kv/range", {**keys, **FIRST})
+        except EtcdUnanswered as error:
+            raise NoAnswer(str(error)) from error
         found: list[dict[str, Any]] = response.get("kvs", [])
         return found[0] if found else None
 

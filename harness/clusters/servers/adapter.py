@@ -15,6 +15,7 @@ from harness.clusters.kinds import KINDS, kinds
 from harness.errors import EnvironmentLacking, UsageError
 
 from .addresses import ServerAddress
+from .tls import TlsBegin
 
 PREFIX: Final = "harness:"
 """Prefix of the names of all locks on a user's server."""
@@ -36,8 +37,8 @@ class OwnServer(ABC):
     bytes, in one direction, the fault slow-link is seen."""
     GREETS: ClassVar[bool] = False
     """True if a server sends a greeting on a new connection."""
-    ASKS_FOR_TLS: ClassVar[bool] = False
-    """True if a connection with TLS begins with a request for it, as PostgreSQL has it."""
+    TLS_BEGIN: ClassVar[TlsBegin] = "at once"
+    """How a connection of a client with TLS begins."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address

@@ -10,33 +10,24 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-import msgspec
-
 from harness.clusters.kinds import KINDS, kinds
 from harness.clusters.kinds.redis import SENTINEL_PORT
 from harness.errors import EnvironmentLacking, UsageError, unknown_name
 
-from .tls import TlsSettings
+from .tls import NO_TLS, TLS_OPTIONS, TlsSettings, refuse_unknown_options
 
 _SCHEMES: Final = {"postgresql": "postgres"}
 """Schemes that have another name than the service."""
-_TLS_SCHEMES: Final = {"redis": "rediss"}
+_TLS_SCHEMES: Final = {"redis": "rediss", "etcd": "etcds"}
 """Schemes of addresses with TLS, by service, where they differ from those without."""
-_LOGINS: Final = ("redis", "postgres", "mysql")
+_LOGINS: Final = ("redis", "postgres", "mysql", "etcd")
 """Services whose addresses may have a user and a password."""
+_PASSWORD_NEEDED: Final = {"redis": "a Redis", "etcd": "an etcd"}
+"""Services whose users all have passwords."""
 _DATABASES: Final = ("postgres", "mysql")
 """Services whose addresses may name a database."""
-_FILES: Final = {"ssl_ca_certs": "ca_certs", "ssl_certfile": "certfile", "ssl_keyfile": "keyfile"}
-"""Options of an address with TLS, as redis-py names them."""
-_LIBPQ_FILES: Final = {"sslrootcert": "ca_certs", "sslcert": "certfile", "sslkey": "keyfile"}
-"""The same as PostgreSQL's library names them."""
-_SSL_MODES: Final[dict[str, dict[str, bool] | None]] = {
-    "disable": None,
-    "require": {"verified": False},
-    "verify-ca": {"host_checked": False},
-    "verify-full": {},
-}
-"""Values of ``sslmode``, as PostgreSQL's library has them, with fields of TlsSettings."""
+_SENTINEL_OPTIONS: Final = ("sentinel_username", "sentinel_password")
+"""Options with the login of the sentinels themselves."""
 _VARIABLE: Final = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 """The environment variable in place of a password."""
 SENTINELS: Final = "redis+sentinel"
@@ -51,8 +42,8 @@ class ServerAddress:
     """Address of a user's server: the service, such as ``redis``, and where it listens.
 
     With ``sentinels`` the server is the primary that these name when they are asked for ``primary``; ``host`` and
-    ``port`` are those of the first sentinel. The password is in the environment variable ``password_from``; the address
-    as text has neither user nor password.
+    ``port`` are those of the first sentinel. The password is in the environment variable ``password_from``, that of the
+    sentinels in ``sentinel_password_from``; the address as text has neither users nor passwords.
     """
 
     service: str
@@ -64,6 +55,8 @@ class ServerAddress:
     password_from: str = ""
     database: str = ""
     tls: TlsSettings | None = None
+    sentinel_user: str = ""
+    sentinel_password_from: str = ""
 
     def __str__(self) -> str:
         if self.sentinels:
@@ -75,12 +68,32 @@ class ServerAddress:
     @property
     def password(self) -> str:
         """The password, "" if the address has none. Raises EnvironmentLacking if its variable is not set."""
-        if not self.password_from:
+        return self._value_of(self.password_from)
+
+    @property
+    def login(self) -> tuple[str, str] | None:
+        """User, which may be empty, and password of the servers; None if the address has no password."""
+        return (self.user, self.password) if self.password_from else None
+
+    @property
+    def sentinel_login(self) -> tuple[str, str] | None:
+        """User, which may be empty, and password of the sentinels; None if they need none."""
+        if not self.sentinel_password_from:
+            return None
+        return self.sentinel_user, self._value_of(self.sentinel_password_from)
+
+    @property
+    def secrets(self) -> list[str]:
+        """The passwords that the address names. Raises EnvironmentLacking if a variable is not set."""
+        return [password for _, password in filter(None, (self.login, self.sentinel_login))]
+
+    def _value_of(self, variable: str) -> str:
+        if not variable:
             return ""
-        found = os.environ.get(self.password_from, "")
+        found = os.environ.get(variable, "")
         if not found:
             raise EnvironmentLacking(
-                f"servers: the environment variable {self.password_from}, which has the password of {self}, is not set"
+                f"servers: the environment variable {variable}, which has the password of {self}, is not set"
             )
         return found
 
@@ -149,10 +162,16 @@ def parse_server(text: str) -> ServerAddress:
     if parts.fragment or (database and (service not in _DATABASES or _NAME.fullmatch(database) is None)):
         more = "/DATABASE" if service in _DATABASES else ""
         raise UsageError(f"servers: expected only {scheme}://HOST:PORT{more}, got {_without_login(text)}")
-    tls = _tls(parts, scheme, service)
+    tls = TLS_OPTIONS.get(service, NO_TLS).settings(
+        scheme, _options(parts.query), by_scheme=scheme == _TLS_SCHEMES.get(service)
+    )
     found = ServerAddress(service, host, port, user=user, password_from=variable, database=unquote(database), tls=tls)
-    _ = found.password  # a variable that is not set is an error of the address
+    _ = found.secrets  # a variable that is not set is an error of the address
     return found
+
+
+def _options(query: str) -> dict[str, str]:
+    return dict(parse_qsl(query, keep_blank_values=True))
 
 
 def _login(parts: SplitResult, service: str) -> tuple[str, str]:
@@ -162,46 +181,33 @@ def _login(parts: SplitResult, service: str) -> tuple[str, str]:
         listed = ", ".join(_scheme_of(name) for name in _LOGINS)
         raise UsageError(f"servers: an address may have a user and a password with {listed}, not with {service}")
     if not password:
-        if user and service == "redis":
+        if user and service in _PASSWORD_NEEDED:
             raise UsageError(
-                f"servers: a user of a Redis needs a password: {parts.scheme}://{user}:$NAME@{parts.hostname}"
+                f"servers: a user of {_PASSWORD_NEEDED[service]} needs a password: "
+                f"{parts.scheme}://{user}:$NAME@{parts.hostname}"
             )
         return user, ""
-    variable = _VARIABLE.fullmatch(password)
-    if variable is None:
+    if not user and service == "etcd":
+        raise UsageError(f"servers: the password of an etcd needs a user: {parts.scheme}://USER:$NAME@{parts.hostname}")
+    example = f"{parts.scheme}://{user or ''}:$NAME@{parts.hostname}"
+    return user, _variable(password, f"the password of {parts.hostname}", example)
+
+
+def _variable(password: str, what: str, example: str) -> str:
+    """Return the name of the environment variable that stands for a password. Raises UsageError that does not repeat
+    a password."""
+    found = _VARIABLE.fullmatch(password)
+    if found is None:
         raise UsageError(
-            f"servers: the password of {parts.hostname} must be an environment variable, so that no list of processes "
-            f"and no file has it: '{parts.scheme}://{user or ''}:$NAME@{parts.hostname}' in single quotes, and NAME in "
-            "the environment"
+            f"servers: {what} must be an environment variable, so that no list of processes and no file has it: "
+            f"'{example}' in single quotes, and NAME in the environment"
         )
-    return user, variable[1] or variable[2]
-
-
-def _tls(parts: SplitResult, scheme: str, service: str) -> TlsSettings | None:
-    """Return the settings in an address's query, None without TLS."""
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    names = _FILES if scheme == "rediss" else {**_FILES, **_LIBPQ_FILES} if service == "postgres" else {}
-    mode = options.pop("sslmode", "disable" if service == "postgres" else None)
-    if mode is not None and service != "postgres":
-        raise unknown_name(f"option of {scheme}://", "sslmode", names or ["none"])
-    if mode is not None and mode not in _SSL_MODES:
-        raise unknown_name("sslmode", mode, _SSL_MODES)
-    for name in options:
-        if name not in names:
-            raise unknown_name(
-                f"option of {scheme}://", name, [*names, *(["sslmode"] if service == "postgres" else [])]
-            )
-    files = {names[name]: path for name, path in options.items()}
-    how = {} if scheme == "rediss" else _SSL_MODES[mode] if mode else None
-    if how is None:
-        if files:
-            raise UsageError(f"servers: {next(iter(options))} needs sslmode=require, verify-ca or verify-full")
-        return None
-    return msgspec.convert({**files, **how}, TlsSettings)
+    return found[1] or found[2]
 
 
 def _parse_sentinels(text: str) -> ServerAddress:
-    hosts, _, name = _after_scheme(text).partition("/")
+    rest, _, query = _after_scheme(text).partition("?")
+    hosts, _, name = rest.partition("/")
     expected = f"expected {SENTINELS}://HOST:{SENTINEL_PORT},HOST:{SENTINEL_PORT}/NAME, with the name of the primary"
     if _NAME.fullmatch(name) is None:
         raise UsageError(f"servers: {expected}, got {_without_login(text)}")
@@ -213,9 +219,24 @@ def _parse_sentinels(text: str) -> ServerAddress:
     twice = [place for place in places if places.count(place) > 1]
     if twice:
         raise UsageError(f"servers: the sentinel {_joined(*twice[0])} is given twice")
-    found = ServerAddress("redis", *places[0], places, name, user, variable)
-    _ = found.password
+    own_user, own_variable = _sentinel_login(_options(query))
+    found = ServerAddress(
+        "redis", *places[0], places, name, user, variable, sentinel_user=own_user, sentinel_password_from=own_variable
+    )
+    _ = found.secrets
     return found
+
+
+def _sentinel_login(options: dict[str, str]) -> tuple[str, str]:
+    """Return the user of the sentinels and the variable of their password."""
+    refuse_unknown_options(SENTINELS, options, list(_SENTINEL_OPTIONS))
+    user, password = (options.get(name, "") for name in _SENTINEL_OPTIONS)
+    example = f"{SENTINELS}://HOST/NAME?sentinel_password=$NAME"
+    if not password:
+        if options:
+            raise UsageError(f"servers: {next(iter(options))} needs a password of the sentinels: '{example}'")
+        return "", ""
+    return user, _variable(password, "sentinel_password", example)
 
 
 def _split(text: str, usual_port: int) -> tuple[SplitResult, str, int]:
@@ -233,9 +254,11 @@ def _split(text: str, usual_port: int) -> tuple[SplitResult, str, int]:
 
 
 def _without_login(text: str) -> str:
-    """Return an address for a message, without user and password."""
+    """Return an address for a message, without user, password and options."""
     scheme, _, rest = text.partition("://")
-    return repr(f"{scheme}://{rest.rpartition('@')[2]}")
+    place, _, query = rest.partition("?")
+    shown = "..." if "@" in query else place.rpartition("@")[2]  # the "?" may be one of the password
+    return repr(f"{scheme}://{shown}")
 
 
 def _after_scheme(text: str) -> str:

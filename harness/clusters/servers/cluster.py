@@ -124,11 +124,13 @@ class DirectCluster(ProcessMethods):
         return [*servers, *sentinels, *self._clients.values()]
 
     def _redact(self, text: str) -> str:
-        """Return a text without the passwords of the servers."""
-        for address in self._addresses:
-            if address.password_from:
-                text = text.replace(address.password, "***")
+        """Return a text without the passwords of the servers and sentinels."""
+        for secret in self._secrets():
+            text = text.replace(secret, "***")
         return text
+
+    def _secrets(self) -> list[str]:
+        return [secret for address in self._addresses for secret in address.secrets]
 
     def _sentinels(self) -> dict[str, tuple[str, int]]:
         places = [place for address in self._addresses for place in address.sentinels]
@@ -239,7 +241,8 @@ class DirectCluster(ProcessMethods):
     def _access(self) -> dict[str, Any]:
         """Return the fields of :class:`harness.worker.client_program.Access`."""
         first = self._addresses[0]
-        fields = {"user": first.user, "password_from": first.password_from, "database": first.database}
+        names = ("user", "password_from", "database", "sentinel_user", "sentinel_password_from")
+        fields = {name: getattr(first, name) for name in names}
         return {**fields, **({"service": first.primary} if first.primary else {})}
 
     def _end_histories(self) -> None:
@@ -295,7 +298,7 @@ class DirectCluster(ProcessMethods):
             key_prefix=self.key_prefix,
             access=msgspec.convert(self._access(), type(job.access)),
         )
-        if not any(address.password_from for address in self._addresses):
+        if not self._secrets():
             return self._clients[client].launch(own, record)
 
         def record_redacted(**fields: Any) -> None:
@@ -335,8 +338,8 @@ class ServersCluster(LinkMethods, DirectCluster):
     def _open_links(self, clients: Sequence[str]) -> None:
         self._hellos = {name: (server.HELLO, server.GREETS) for name, server in self._servers.items()}
         tls = {name: one.address.tls for name, one in self._servers.items() if one.address.tls is not None}
-        asks = [name for name in tls if self._servers[name].ASKS_FOR_TLS]
-        self._proxy = ProxyClient(clients, self._peers, self._seed, tls=tls, asks=asks)
+        begin = server_class(self.kind).TLS_BEGIN
+        self._proxy = ProxyClient(clients, self._peers, self._seed, tls=tls, begin=begin)
         self._closing.callback(self._proxy.close)
 
     def _seen_by(self, client: str) -> tuple[tuple[str, int], ...]:

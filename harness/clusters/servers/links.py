@@ -17,7 +17,7 @@ from harness.clusters.conversation import Conversation, Refused, Unanswered
 from harness.clusters.programs import LocalProgram, own_program
 from harness.errors import UNKNOWN, HarnessError
 
-from .tls import TlsSettings
+from .tls import TlsBegin, TlsSettings
 
 LOOPBACK: Final = "127.0.0.1"
 Address = tuple[str, int]
@@ -31,7 +31,7 @@ class ProxyError(HarnessError):
 
 class ProxyClient:
     """The proxy of a run. ``peers`` are the addresses that clients connect to, by name. ``tls`` has the settings of
-    those with TLS; connections to those in ``asks`` begin without it, as PostgreSQL has it."""
+    those with TLS, and ``begin`` says how a connection to them begins."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ProxyClient:
         seed: int,
         *,
         tls: Mapping[str, TlsSettings] | None = None,
-        asks: Sequence[str] = (),
+        begin: TlsBegin = "at once",
     ) -> None:
         command = own_program("harness.clusters.servers.proxy", str(seed))
         self._conversation = Conversation(
@@ -49,7 +49,7 @@ class ProxyClient:
         )
         links = [(client, name, *peers[name]) for client in clients for name in peers]
         settings = {name: msgspec.to_builtins(one) for name, one in (tls or {}).items()}
-        ports: list[int] = self.ask("open", links=links, tls=settings, asks=list(asks))
+        ports: list[int] = self.ask("open", links=links, tls=settings, begin=begin)
         self.addresses: dict[tuple[str, str], Address] = {
             (client, name): (LOOPBACK, port) for (client, name, *_), port in zip(links, ports, strict=True)
         }

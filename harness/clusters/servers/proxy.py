@@ -16,7 +16,6 @@ import asyncio
 import base64
 import contextlib
 import os
-import ssl
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -30,9 +29,8 @@ from harness.worker.lifetime import end_with_parent
 
 from .streams import Connect, Flow, ProxiedConnection, Shape, Trap
 from .tls import TlsSettings
+from .tls_connections import connect_to
 
-SSL_REQUEST: Final = b"\0\0\0\x08\x04\xd2\x16\x2f"
-"""Request for TLS in PostgreSQL's protocol (message SSLRequest)."""
 LOOPBACK: Final = "127.0.0.1"
 Message = dict[str, Any]
 
@@ -65,21 +63,6 @@ class Link:
         return len(found)
 
 
-async def connect_to(
-    host: str, port: int, tls: ssl.SSLContext | None, *, asks: bool
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a server. One of PostgreSQL ``asks`` for TLS on a plain connection first."""
-    if tls is None or not asks:
-        return await asyncio.open_connection(host, port, ssl=tls, server_hostname=host if tls else None)
-    reader, writer = await asyncio.open_connection(host, port)
-    writer.write(SSL_REQUEST)
-    if await reader.readexactly(1) != b"S":
-        writer.close()
-        raise ConnectionRefusedError(f"{host}:{port} has no TLS")
-    await writer.start_tls(tls, server_hostname=host)
-    return reader, writer
-
-
 class Proxy:
     """All links, and the damage to them. Each fault's damage has a number, by which it is undone."""
 
@@ -97,11 +80,11 @@ class Proxy:
 
     async def _do_open(self, message: Message) -> list[int]:
         """Listen for each (client, server, host, port); return the ports. ``tls`` has the settings of servers with
-        TLS, by name; those in ``asks`` are asked for it."""
+        TLS, by name; their connections begin as ``begin`` says."""
         ports = []
-        contexts = {name: msgspec.convert(tls, TlsSettings).context() for name, tls in message["tls"].items()}
+        settings = {name: msgspec.convert(tls, TlsSettings) for name, tls in message["tls"].items()}
         for client, server, host, port in message["links"]:
-            connect = partial(connect_to, host, port, contexts.get(server), asks=server in message["asks"])
+            connect = partial(connect_to, host, port, settings.get(server), message["begin"])
             link = self._links[client, server] = Link(connect, self._rng)
             listener = await asyncio.start_server(link.serve, LOOPBACK, 0)
             ports.append(int(listener.sockets[0].getsockname()[1]))

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -41,12 +42,16 @@ class MysqlComparison:
         return missing_program("mariadbd", PACKAGE) or missing_program("mariadb-install-db", PACKAGE)
 
     @contextmanager
-    def start(self) -> Iterator[MysqlPair]:
+    def start(self, *settings: str) -> Iterator[MysqlPair]:
+        """Start the server with further ``settings``, which are arguments of its command line."""
         with tempfile.TemporaryDirectory(prefix="harness-mysql-") as folder:
             first = Path(folder) / _DATA
             _install(first)
             process = ServerProcess(
-                self.name, _command, ready=_answers, prepare=lambda place: _prepare(first, place.folder)
+                self.name,
+                partial(_command, settings),
+                ready=_answers,
+                prepare=lambda place: _prepare(first, place.folder),
             )
             with process:
                 yield MysqlPair(process)
@@ -68,13 +73,13 @@ def _prepare(first: Path, folder: Path) -> None:
     (folder / "init.sql").write_text(INIT, encoding="utf-8")
 
 
-def _command(place: Place) -> list[str]:
+def _command(settings: Sequence[str], place: Place) -> list[str]:
     folder, (port, *_) = place.folder, place.ports
     return [
         program_path("mariadbd"), "--no-defaults", *_as_root(), f"--datadir={folder / _DATA}",
         f"--init-file={folder / 'init.sql'}", f"--socket={folder / 's'}", f"--pid-file={folder / 'pid'}",
         f"--tmpdir={folder}",  # in a shared folder, a server that starts deletes the temporary tables of the others
-        f"--bind-address={LOOPBACK}", f"--port={port}", *SETTINGS,
+        f"--bind-address={LOOPBACK}", f"--port={port}", *SETTINGS, *settings,
     ]  # fmt: skip
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import base64
-import http.client
-import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from typing import Any, ClassVar, Final
 
+from harness.clusters.etcd_connection import EtcdConnection, EtcdUnanswered
 from harness.clusters.key_readers.etcd import EtcdKeyReader
 from harness.clusters.key_watch import KeyReader
 from harness.clusters.servers.adapter import PATIENCE_S, PREFIX, SHOWN, NoAnswerError, OwnServer
+from harness.clusters.servers.tls import TlsBegin
 
 PAGE: Final = 10_000
 """Number of keys in one answer."""
@@ -19,24 +20,39 @@ _END: Final = "\0"
 """As the end of a range: all keys from its begin on (etcd API, ``RangeRequest``)."""
 
 
+_HINTS: Final = {
+    "user name is empty": "; it needs a user and a password: etcd://USER:$NAME@HOST",
+    "permission denied": "; the user needs the permission readwrite for all keys",
+}
+"""Additions to errors of a member about logins."""
+
+
+def _frame(kind: int, payload: bytes) -> bytes:
+    """Return a frame of HTTP/2 about the whole connection (RFC 9113, section 4.1)."""
+    return len(payload).to_bytes(3, "big") + bytes([kind]) + b"\0" * 5 + payload
+
+
 class EtcdServer(OwnServer):
     """See :class:`harness.clusters.servers.adapter.OwnServer`. It is asked through its JSON gateway."""
 
-    HELLO: ClassVar[bytes] = b"GET /version HTTP/1.1\r\nHost: member\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
+    # The begin of a connection of HTTP/2, which a member answers with its settings: three settings and a window, 64
+    # bytes together.
+    HELLO: ClassVar[bytes] = (
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        + _frame(4, b"".join(name.to_bytes(2, "big") + b"\0\0\xff\xff" for name in (3, 4, 5)))
+        + _frame(8, b"\0\0\0\1")
+    )
+    TLS_BEGIN: ClassVar[TlsBegin] = "http2"
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE_S)
         try:
-            connection.request(method, path, None if body is None else json.dumps(body))
-            answer = connection.getresponse()
-            found: Any = json.loads(answer.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise NoAnswerError(f"the etcd at {self.host}:{self.port}: {error}") from error
-        finally:
-            connection.close()
-        if answer.status != http.HTTPStatus.OK or not isinstance(found, dict):
-            raise NoAnswerError(f"the etcd at {self.host}:{self.port}: {path}: {answer.status}: {found}")
-        return found
+            tls = self.address.tls.context() if self.address.tls else None
+            login = self.address.login
+            with closing(EtcdConnection(self.host, self.port, answer_s=PATIENCE_S, login=login, tls=tls)) as connection:
+                return connection.ask(method, path, body)
+        except EtcdUnanswered as error:
+            hint = next((hint for text, hint in _HINTS.items() if text in str(error)), "")
+            raise NoAnswerError(f"the etcd at {self.host}:{self.port}: {error}{hint}") from error
 
     def version(self) -> str:
         return f"etcd {self._ask('GET', '/version').get('etcdserver', '')}"
@@ -68,4 +84,5 @@ class EtcdServer(OwnServer):
         return len(found)
 
     def key_reader(self) -> Callable[[], KeyReader]:
-        return partial(EtcdKeyReader, self.host, self.port)
+        tls = self.address.tls.context() if self.address.tls else None
+        return partial(EtcdKeyReader, self.host, self.port, self.address.login, tls)

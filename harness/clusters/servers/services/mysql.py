@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pymysql
+from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.mysql import STRANGERS_LOGIN
 from harness.clusters.servers.adapter import PATIENCE_S, SHOWN, NoAnswerError, OwnServer
+from harness.clusters.servers.tls import TlsBegin
 
 _IDENTITIES = ("@@server_uuid", "@@server_uid")
 """Variables with an identity of the server: of MySQL, and of MariaDB from 10.11 on."""
@@ -23,17 +25,14 @@ class MysqlServer(OwnServer):
 
     HELLO: ClassVar[bytes] = STRANGERS_LOGIN
     GREETS: ClassVar[bool] = True
+    TLS_BEGIN: ClassVar[TlsBegin] = "mysql"
 
     @contextmanager
     def _cursor(self) -> Iterator[Cursor]:
-        timeouts: dict[str, Any] = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), PATIENCE_S)
         user = self.address.user or ACCOUNT
         password = self.address.password if self.address.user or self.address.password_from else ACCOUNT
         try:
-            connection = pymysql.connect(
-                host=self.host, port=self.port, user=user, password=password, database=self._database,
-                ssl_disabled=True, autocommit=True, **timeouts,
-            )  # fmt: skip
+            connection = self._connect(user, password)
             try:
                 with connection.cursor() as cursor:
                     yield cursor
@@ -44,6 +43,23 @@ class MysqlServer(OwnServer):
                 f"the MySQL at {self.host}:{self.port}: {error}; it needs a database {self._database!r}, with all "
                 f"privileges for a user {user!r}{'' if password != ACCOUNT else f' with the password {ACCOUNT!r}'}"
             ) from error
+
+    def _connect(self, user: str, password: str) -> Connection[Cursor]:
+        timeouts: dict[str, Any] = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), PATIENCE_S)
+        tls = self.address.tls
+        how: dict[str, Any] = {"ssl": tls.context()} if tls else {"ssl_disabled": True}
+        connection = pymysql.connect(
+            host=self.host, port=self.port, user=user, password=password, database=self._database, autocommit=True,
+            **timeouts, **how,
+        )  # fmt: skip
+        if tls:
+            with connection.cursor() as cursor:
+                cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
+                _, cipher = cursor.fetchone() or ("", "")
+            if not cipher:  # releases of PyMySQL before 1.2 connect without TLS then
+                connection.close()
+                raise pymysql.OperationalError("the server has no TLS")
+        return connection
 
     @property
     def _database(self) -> str:

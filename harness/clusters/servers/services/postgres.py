@@ -9,6 +9,7 @@ from pg8000.native import Connection, identifier
 
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.servers.adapter import PATIENCE_S, SHOWN, NoAnswerError, OwnServer
+from harness.clusters.servers.tls import TlsBegin
 
 _TABLES = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
 
@@ -20,7 +21,7 @@ class PostgresServer(OwnServer):
     # A request for TLS, which is answered by one byte.
     HELLO: ClassVar[bytes] = b"\0\0\0\x08\x04\xd2\x16\x2f"
 
-    ASKS_FOR_TLS: ClassVar[bool] = True
+    TLS_BEGIN: ClassVar[TlsBegin] = "postgres"
 
     @property
     def _database(self) -> str:

@@ -23,9 +23,11 @@ class RedisServer(OwnServer):
     @contextmanager
     def _connection(self) -> Iterator[RedisConnection]:
         try:
-            login = (self.address.user, self.address.password) if self.address.password_from else None
-            tls = self.address.tls.context() if self.address.tls else None
-            with RedisConnection(*self.target, database=0, answer_s=PATIENCE_S, login=login, tls=tls) as connection:
+            address = self.address
+            tls = address.tls.context() if address.tls else None
+            with RedisConnection(
+                *self.target, database=0, answer_s=PATIENCE_S, login=address.login, tls=tls
+            ) as connection:
                 yield connection
         except RedisUnanswered as error:
             raise NoAnswerError(f"the Redis at {self.host}:{self.port}: {error}") from error
@@ -91,12 +93,14 @@ class SentinelRedis(RedisServer):
     def target(self) -> tuple[str, int]:
         """Ask the sentinels in turn. Raises NoAnswerError if none names a primary."""
         problems = []
+        login = self.address.sentinel_login
         for host, port in self.address.sentinels:
             try:
-                with RedisConnection(host, port, database=None, answer_s=PATIENCE_S) as ask:
+                with RedisConnection(host, port, database=None, answer_s=PATIENCE_S, login=login) as ask:
                     reply = ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.address.primary)
             except RedisUnanswered as error:
-                problems.append(f"the sentinel at {host}:{port}: {error}")
+                hint = "" if login else _hint(str(error), "?sentinel_password=$NAME")
+                problems.append(f"the sentinel at {host}:{port}: {error}{hint}")
                 continue
             match reply:
                 case [bytes() as found, bytes() as number]:
@@ -109,6 +113,11 @@ class SentinelRedis(RedisServer):
 
     def key_reader(self) -> None:
         return None
+
+
+def _hint(error: str, where: str) -> str:
+    """Return how the address names a password that a server demands, "" if it demands none."""
+    return f" Name its password in the address: {where}" if error.startswith("NOAUTH") else ""
 
 
 def _scan(ask: RedisConnection, pattern: str) -> Iterator[bytes]:
