@@ -71,6 +71,11 @@ class DaemonRedis:
         return f"kill -9 $(cat {self.pid_file})"
 
     @property
+    def resume(self) -> str:
+        """Shell command that ends a pause of the server."""
+        return f"kill -CONT $(cat {self.pid_file})"
+
+    @property
     def restart(self) -> str:
         """Shell command that kills the server, so that its data is lost, and waits until it answers again."""
         return f"{self.kill}; {self.start}; until {self.ask} ping | grep -q PONG; do sleep 0.02; done"

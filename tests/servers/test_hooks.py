@@ -19,13 +19,13 @@ from harness import FaultSpec, Plan, run
 from harness.cli.main import main
 from harness.cli.run import faults_named
 from harness.clusters.servers.hooks import HookCommands, HookRunner, run_command
-from harness.errors import UNKNOWN, USAGE, VIOLATION, UsageError
+from harness.errors import MISSING, UNKNOWN, USAGE, VIOLATION, UsageError
 from harness.plan import Hook, code_in, decode, dump, load, refuse_untrusted
 from harness.plan.project import project_hooks
 from harness.run.completion import complete
 from harness.run.judging import Result
 
-from .own_redis import DaemonRedis, daemon_redis
+from .own_redis import DaemonRedis, daemon_redis, wait_for
 
 ONE = ("redis://127.0.0.1:6379",)
 HOOK = Hook(command="true", observe="date", heal="true")
@@ -321,33 +321,52 @@ def test_hooks_of_a_project_do_the_faults_of_a_counterexample_with_permission(
     assert status("replay", "counterexample.toml", "--servers", redis.url, "--allow-hooks") == VIOLATION
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_heals(redis: DaemonRedis, tmp_path: Path) -> None:
+def paused_by_a_run(redis: DaemonRedis, tmp_path: Path) -> subprocess.Popen[bytes]:
+    """Start a run whose hook pauses the server while a client holds the lock; return when the pause is confirmed."""
     plan = Plan(
-        lock="redis-token", cluster="servers", servers=(redis.url,), time_limit=60.0,
+        lock="redis-token", cluster="servers", servers=(redis.url,), ttl=100.0, hold=50.0, time_limit=60.0,
         faults=(FaultSpec("server-pause", at=0.5),),
         hooks={"server-pause": Hook(
-            command=f"kill -STOP $(cat {redis.pid_file})", observe=f"timeout 1 {redis.ask} ping",
-            heal=f"kill -CONT $(cat {redis.pid_file})",
+            command=f"kill -STOP $(cat {redis.pid_file})", observe=f"timeout 1 {redis.ask} ping", heal=redis.resume,
         )},
     )  # fmt: skip
     (tmp_path / "plan.toml").write_text(dump(plan))
-    command = [
-        sys.executable,
-        "-m",
-        "harness",
-        "replay",
-        str(tmp_path / "plan.toml"),
-        "--trust",
-        "--out",
-        str(tmp_path),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    command = [sys.executable, "-m", "harness", "replay", str(tmp_path / "plan.toml"), "--trust"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     while not any(b'"after"' in path.read_bytes() for path in tmp_path.glob("*/*/history.jsonl")):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.05)
+    return process
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_heals(redis: DaemonRedis, tmp_path: Path) -> None:
+    process = paused_by_a_run(redis, tmp_path)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert subprocess.run(f"{redis.ask} ping", shell=True, capture_output=True, check=True).stdout == b"PONG\n"
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_its_fault_and_removes_its_keys_after_the_heal_of_the_user(
+    redis: DaemonRedis, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = paused_by_a_run(redis, tmp_path)
+    process.kill()
+    process.wait()
+    (history,) = tmp_path.glob("*/*/history.jsonl")
+    entries = [msgspec.json.decode(line) for line in history.read_bytes().splitlines()]
+    assert {entry["f"] for entry in entries} & {"inject", "heal"} == {"inject"}
+    assert [entry for entry in entries if (entry["f"], entry["type"]) == ("acquire", "ok")]
+    assert status("run", "redis-token", "--servers", redis.url) == MISSING
+    assert f"the Redis at 127.0.0.1:{redis.port}: Timeout" in capsys.readouterr().err
+    pid = int(redis.pid_file.read_text())
+    assert "T" in Path(f"/proc/{pid}/stat").read_text().split()
+
+    subprocess.run(redis.resume, shell=True, check=True)
+    # The keys last for longer than this test, so only the cleaner removes them.
+    wait_for(f"test -z \"$({redis.ask} keys 'harness:*')\" && echo none", "none")
+    again = Plan(lock="redis-token", cluster="servers", servers=(redis.url,), clients=2, ttl=1.0, time_limit=3.0)
+    assert run(again, store=tmp_path / "again").document["stats"]["acquires_ok"] > 0

@@ -310,7 +310,7 @@ def test_the_proxy_encrypts_connections_of_clients_of_mysql(
     mariadb_with_tls: tuple[tuple[str, int], Path],
 ) -> None:
     address, authority = mariadb_with_tls
-    login = {"user": "app", "database": "shop", "ssl_disabled": True}
+    login: dict[str, Any] = {"user": "app", "database": "shop", "ssl_disabled": True}
     settings = {"n1": TlsSettings(ca_certs=str(authority)), "n2": TlsSettings(verified=False), "n3": TlsSettings()}
     with closing(ProxyClient(["c0"], dict.fromkeys(settings, address), 0, tls=settings, begin="mysql")) as proxy:
         for name in ("n1", "n2"):

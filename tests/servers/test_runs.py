@@ -14,6 +14,10 @@ from typing import Any
 import pytest
 
 from harness import FaultSpec, Plan, run
+from harness.clusters.servers import cleaner
+from harness.clusters.servers.adapter import PATIENCE_S as PATIENCE_OF_AN_ANSWER_S
+from harness.clusters.servers.addresses import parse_server
+from harness.clusters.servers.services.redis import RedisServer
 from harness.errors import EnvironmentLacking, UsageError
 from harness.fidelity.processes import ServerProcess
 
@@ -144,6 +148,14 @@ def test_keys_of_another_run_are_refused(redis_server: ServerProcess) -> None:
 def test_a_server_that_does_not_answer_is_named() -> None:
     with pytest.raises(EnvironmentLacking, match=r"the Redis at 127\.0\.0\.1:1: .*refused"):
         run(Plan(lock="redis-token", cluster="servers", servers=("redis://127.0.0.1:1",)))
+
+
+def test_the_cleaner_gives_up_after_about_40_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 40 <= cleaner.ROUNDS * (PATIENCE_OF_AN_ANSWER_S + cleaner.PAUSE_S) <= 50
+    monkeypatch.setattr(cleaner, "PAUSE_S", 0.0)
+    removed, failures = cleaner.clean([RedisServer(parse_server("redis://127.0.0.1:1"))], "harness:0000")
+    assert removed == 0
+    assert "refused" in failures[0]
 
 
 def test_one_server_under_two_names_is_refused(redis_server: ServerProcess) -> None:
