@@ -14,11 +14,12 @@ from harness import run
 from harness.cli.main import main
 from harness.clusters.etcd_connection import EtcdConnection
 from harness.clusters.servers.addresses import parse_server
+from harness.clusters.servers.links import ProxyClient, probe
 from harness.clusters.servers.services.etcd import EtcdServer
 from harness.clusters.servers.tls import TlsSettings
 from harness.errors import MISSING, EnvironmentLacking
 from harness.fidelity.etcd.pair import server_command
-from harness.fidelity.processes import Place, ServerProcess
+from harness.fidelity.processes import PATIENCE_S, Place, ServerProcess
 from harness.history.lock_keys import read_keys
 from harness.lock_impls.base import Endpoints, LockError, Login
 from harness.lock_impls.etcd_client import EtcdMembers, MemberUnanswered
@@ -85,6 +86,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredEtcd]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredEtcd]:
+    with secured_etcd(tmp_path_factory.mktemp("etcd-tls"), tls=True) as server:
+        yield server
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("tls", [True, False])
 def test_a_lock_runs_on_an_etcd_with_a_password(tmp_path: Path, tls: bool) -> None:
@@ -126,11 +133,18 @@ def test_a_missing_login_or_permission_is_named(plain: SecuredEtcd) -> None:
         run(Plan(lock="etcd-mutex", cluster="servers", servers=(plain.url("guest"),)))
 
 
-def test_another_authority_is_refused(tmp_path: Path) -> None:
-    with secured_etcd(tmp_path, tls=True) as server:
-        plan = Plan(lock="etcd-mutex", cluster="servers", servers=(server.url().partition("?")[0],))
-        with pytest.raises(EnvironmentLacking, match=r"TLS: .*certificate verify failed"):
-            run(plan)
+def test_another_authority_is_refused(encrypted: SecuredEtcd) -> None:
+    plan = Plan(lock="etcd-mutex", cluster="servers", servers=(encrypted.url().partition("?")[0],))
+    with pytest.raises(EnvironmentLacking, match=r"TLS: .*certificate verify failed"):
+        run(plan)
+
+
+def test_a_member_answers_the_probes_of_the_proxy(plain: SecuredEtcd, encrypted: SecuredEtcd) -> None:
+    peers = {"n1": ("127.0.0.1", plain.port), "n2": ("127.0.0.1", encrypted.port), "n3": ("127.0.0.1", encrypted.port)}
+    tls = {"n2": TlsSettings(ca_certs=str(encrypted.authority)), "n3": TlsSettings()}
+    with closing(ProxyClient(["c0"], peers, 0, tls=tls, begin=EtcdServer.TLS_BEGIN)) as proxy:
+        answers = [probe(proxy.addresses["c0", name], EtcdServer.HELLO, PATIENCE_S) for name in peers]
+    assert [answer is not None for answer in answers] == [True, True, False]
 
 
 def test_a_client_logs_in_again_if_its_token_is_no_longer_valid(plain: SecuredEtcd) -> None:

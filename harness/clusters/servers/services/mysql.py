@@ -56,7 +56,7 @@ class MysqlServer(OwnServer):
             with connection.cursor() as cursor:
                 cursor.execute("SHOW STATUS LIKE 'Ssl_cipher'")
                 _, cipher = cursor.fetchone() or ("", "")
-            if not cipher:  # releases of PyMySQL before 1.2 connect without TLS then
+            if not cipher:  # PyMySQL 1.1 connects without TLS then
                 connection.close()
                 raise pymysql.OperationalError("the server has no TLS")
         return connection
