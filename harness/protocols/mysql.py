@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import Final, NamedTuple
 
 from harness.sim.servers.mysql import protocol
@@ -27,6 +28,8 @@ _COMMANDS: Final = {
 COMMANDS: Final = frozenset({LOGIN, *_COMMANDS.values()})
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
 _NULL: Final = 0xFB
+_MORE_PROOF, _OTHER_PROOF = b"\x01", b"\xfe"
+"""First bytes of a server's packets between a login and its reply: MySQL's caching_sha2_password sends the former."""
 _MORE: Final = 1 << 3
 """Status: another result follows."""
 _DEPRECATE_EOF: Final = 1 << 24
@@ -72,6 +75,8 @@ class MysqlParser:
         packets, self._in = protocol.split(self._in + data)
         found = []
         for sequence, payload in packets:
+            if self._logged_in and sequence:
+                continue  # belongs to the login: a command begins with 0
             words = self._words(payload)
             found.append(Request(self._arrived_ns, words, protocol.frame(payload, sequence)))
             self._arrived_ns = time_ns
@@ -106,6 +111,8 @@ class MysqlParser:
             self._greeting = greeting(first) if first[:1] == b"\x0a" else None
         found = []
         while self._waiting and not self._unknown:
+            if self._waiting[0].words[0] == LOGIN:
+                self._packets = list(dropwhile(_is_about_password, self._packets))
             text, size = read_answer(self._packets, deprecate_eof=self._deprecate_eof)
             if not size:
                 break
@@ -125,8 +132,8 @@ def read_answer(packets: Sequence[bytes], *, deprecate_eof: bool = False) -> tup
     at = 0
     while at < len(packets):
         kind = packets[at][0]
-        if kind in (_OK, _ERROR, _END):
-            text, more = _ok(packets[at][1:]) if kind == _OK else (_shown(packets[at]), False)
+        if kind in (_OK, _ERROR):
+            text, more = _ok(packets[at][1:]) if kind == _OK else (_error(packets[at]), False)
             at += 1
         else:
             columns, _ = _integer(packets[at], 0)
@@ -142,6 +149,11 @@ def read_answer(packets: Sequence[bytes], *, deprecate_eof: bool = False) -> tup
     return "", 0
 
 
+def _is_about_password(payload: bytes) -> bool:
+    """Return whether a server's payload during a login asks for, or accepts, another proof of the password."""
+    return payload[:1] in (_MORE_PROOF, _OTHER_PROOF)
+
+
 def _is_end(payload: bytes) -> bool:
     """Return whether the payload ends the rows: one of a row only begins with such a byte if it is very long."""
     return payload[0] in (_END, _ERROR) and len(payload) < 1 << 23
@@ -154,9 +166,7 @@ def _ok(body: bytes) -> tuple[str, bool]:
     return f"OK, rows {affected}, id {insert_id}{_status(status)}", bool(status & _MORE)
 
 
-def _shown(payload: bytes) -> str:
-    if payload[0] == _END:
-        return f"other authentication: {payload[1:].split(bytes(1))[0].decode(errors='replace')}"
+def _error(payload: bytes) -> str:
     (number,) = struct.unpack_from("<H", payload, 1)
     text = payload[9:].decode(errors="replace") if number == DUPLICATE else ""
     return f"ERROR {number} {payload[4:9].decode(errors='replace')} {text}".rstrip()
@@ -165,7 +175,7 @@ def _shown(payload: bytes) -> str:
 def _result(rows: Sequence[bytes], end: bytes, *, deprecate_eof: bool) -> tuple[str, bool]:
     shown = ", ".join(map(_row, rows))
     if end[0] == _ERROR:
-        return f"rows {shown}, {_shown(end)}", False
+        return f"rows {shown}, {_error(end)}", False
     at = 3
     if deprecate_eof:
         _, at = _integer(end, _integer(end, 1)[1])

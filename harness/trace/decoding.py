@@ -16,7 +16,9 @@ from .streams import Connection, Piece
 from .texts import NOTIFICATION, shortened, texts_of
 
 MOST_REASONS: Final = 20
-KEEPS_ALIVE: Final = frozenset({"PING", "KeepAlive", "LeaseKeepAlive"})
+KEEPS_ALIVE: Final = frozenset(
+    {"PING", "PONG", "KeepAlive", "LeaseKeepAlive", "Client.Ping", "Client.Statistics", "CPSession.HeartbeatSession"}
+)
 """Requests that a client library sends by itself, whatever call is in progress; an ``extend`` may send them, too."""
 
 

@@ -13,8 +13,10 @@ from harness.protocols.messages import Parser, Reply, Request
 
 _PARSERS: Final = {
     "consul": "consul:ConsulParser",
+    "hazelcast": "hazelcast:HazelcastParser",
     "memcached": "memcached:MemcachedParser",
     "mysql": "mysql:MysqlParser",
+    "nats": "nats:NatsParser",
     "postgres": "postgres:PostgresParser",
     "redis": "redis:RedisParser",
     "zookeeper": "zookeeper:ZooKeeperParser",

@@ -39,6 +39,10 @@ def _readable(data: bytes) -> str:
     return data.decode(errors="backslashreplace")
 
 
+def _first_word(request: Request) -> str:
+    return _readable(request.words[0])
+
+
 # Redis.
 
 _SCRIPTED: Final = frozenset({"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO"})
@@ -136,10 +140,6 @@ def _postgres_reply(name: str, data: bytes) -> str:
 # ZooKeeper.
 
 
-def _zookeeper_name(request: Request) -> str:
-    return _readable(request.words[0])
-
-
 def _zookeeper_request(request: Request, scripts: Mapping[str, str]) -> str:
     from harness.protocols.zookeeper import shown_request
 
@@ -194,10 +194,6 @@ def _flat(message: object) -> str:
 # HTTP, and Chubby.
 
 
-def _http_name(request: Request) -> str:
-    return _readable(request.words[0])
-
-
 def _http_request(request: Request, scripts: Mapping[str, str]) -> str:
     del scripts
     return _readable(b" ".join(request.words)).rstrip()
@@ -212,13 +208,48 @@ def _http_reply(name: str, data: bytes) -> str:
     return f"{status} {shown}{f' (index {index})' if index is not None else ''}"
 
 
+# NATS.
+
+
+def _nats_request(request: Request, scripts: Mapping[str, str]) -> str:
+    from harness.protocols.nats import shown
+
+    del scripts
+    return _readable(shown(request.words, request.data))
+
+
+def _nats_reply(name: str, data: bytes) -> str:
+    from harness.protocols.nats import shown, split
+
+    del name
+    return _readable(shown(*split(data)))
+
+
+# Hazelcast.
+
+
+def _hazelcast_request(request: Request, scripts: Mapping[str, str]) -> str:
+    from harness.protocols.hazelcast import shown_request
+
+    del scripts
+    return shown_request(request)
+
+
+def _hazelcast_reply(name: str, data: bytes) -> str:
+    from harness.protocols.hazelcast import shown_reply
+
+    return shown_reply(name, data)
+
+
 _TEXTS: Final[dict[str, Texts]] = {
     "redis": Texts(_redis_name, _redis_request, _redis_reply),
     "memcached": Texts(_memcached_name, lambda request, _: _lines(request.data), lambda _, data: _lines(data)),
     "mysql": Texts(_sql_name, _mysql_request, lambda _, data: _readable(data)),
     "postgres": Texts(_postgres_name, _postgres_request, _postgres_reply),
-    "zookeeper": Texts(_zookeeper_name, _zookeeper_request, _zookeeper_reply),
+    "zookeeper": Texts(_first_word, _zookeeper_request, _zookeeper_reply),
     "etcd": Texts(_etcd_name, _etcd_request, _etcd_reply),
-    "consul": Texts(_http_name, _http_request, _http_reply),
-    "chubby": Texts(_zookeeper_name, lambda request, _: _readable(request.data), lambda _, data: _readable(data)),
+    "consul": Texts(_first_word, _http_request, _http_reply),
+    "nats": Texts(_first_word, _nats_request, _nats_reply),
+    "hazelcast": Texts(_first_word, _hazelcast_request, _hazelcast_reply),
+    "chubby": Texts(_first_word, lambda request, _: _readable(request.data), lambda _, data: _readable(data)),
 }

@@ -20,6 +20,8 @@ INSTALLED = Path("/usr/lib/python3/dist-packages")
         ("harness/worker/client.py", "other"),
         ("redis/lock.py", "lock"),
         ("redis/connection.py", "other"),
+        ("nats/aio/transport.py", "other"),
+        ("hazelcast/reactor.py", "other"),
         ("my_lock.py", "lock"),
     ],
 )
