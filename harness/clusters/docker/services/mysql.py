@@ -134,7 +134,7 @@ class MysqlServers(FaketimeServers):
         address, port = self.reached(host)
         return pymysql.connect(
             host=address, port=port, user=MANAGER, password=MANAGER, database=ACCOUNT,
-            autocommit=True, **timeouts,
+            autocommit=True, ssl_disabled=True, **timeouts,  # recordings of the traffic can be decoded
         )  # fmt: skip
 
     def _ask(self, host: str, question: Callable[[Connection[Any]], Any]) -> Any:
