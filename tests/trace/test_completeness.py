@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
+import msgspec
 import pytest
 
 from harness.plan import FaultSpec, Plan
+from harness.sim.message_log import ARRIVED, REQUEST
 from harness.trace.decoding import decode
 from harness.trace.streams import Connection, Piece
 
@@ -46,6 +49,26 @@ def test_every_executed_command_is_in_the_trace(lock: str) -> None:
     assert run.trace().undecoded == ()
     assert traced(run) == reported(run)
     assert sum(traced(run).values()) > 20
+
+
+def without_request(run: LoggedRun, number: int) -> LoggedRun:
+    """Return the run as if the request of this number were not in its log."""
+    batches = run.messages.batches
+    entries = [entry for batch in batches for entry in msgspec.msgpack.decode(batch, type=list[list[Any]])]
+    requests = [at for at, entry in enumerate(entries) if entry[0] == REQUEST]
+    lost = requests[number]
+    stream = entries[lost][1]
+    earlier = sum(entries[at][1] == stream for at in requests[:number])
+    arrivals = [at for at, entry in enumerate(entries) if entry[0] == ARRIVED and entry[1] == stream]
+    kept = [entry for at, entry in enumerate(entries) if at not in (lost, arrivals[earlier])]
+    return replace(run, messages=replace(run.messages, batches=[msgspec.msgpack.encode(kept)]))
+
+
+@pytest.mark.parametrize("number", [0, 17, -2])
+def test_a_request_that_is_not_in_the_log_is_missing_in_the_trace(number: int) -> None:
+    run = run_logged(Plan(lock="redis-token", time_limit=2.0, clients=2))
+    assert traced(run) == reported(run)
+    assert traced(without_request(run, number)) != reported(run)
 
 
 def test_requests_that_a_cut_loses_are_in_the_trace() -> None:
