@@ -44,6 +44,10 @@ class LockFailed(Exception):
     """The code of the lock did something that is no outcome of a call, so the run says nothing about the lock."""
 
 
+class MachineLost(Exception):
+    """A machine of the cluster was lost during the run, so the run says nothing about the lock."""
+
+
 class Interruption(BaseException):
     """Base of what a fault raises in a client's thread. The outcome of a call that ends with it is unknown."""
 

@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from harness.clusters.abilities import CLOCK_ERRORS, FREEZE, PROCESSOR_WAITS
+from harness.clusters.abilities import CLOCK_ERRORS, FREEZE, LOSSES, PROCESSOR_WAITS
 from harness.clusters.base import Cluster, names
 from harness.documents.lock import LockFacts
-from harness.errors import LockFailed
+from harness.errors import LockFailed, MachineLost
 from harness.history import History, Op
 from harness.plan import Plan
 from harness.worker.client_program import ClientJob, find_workload, stock_of
@@ -63,6 +63,7 @@ class Runner:
         self._progress = progress
         self._doubts = doubts
         self.ends: Callable[[], bool] = lambda: False
+        self._losses = LOSSES.find(cluster)
         self._workload = find_workload(plan.workload)
         self._stock = stock_of(plan)
         self.recorder = Recorder(writer, cluster.clock)
@@ -86,11 +87,13 @@ class Runner:
             stop = {"reason": "interrupted"}
         except Stopped:
             stop = {"reason": STOPPED}
-        except LockFailed as error:
+        except (LockFailed, MachineLost) as error:
             stop["doubt"] = str(error)
         finally:
             if "doubt" not in stop:
                 stop |= self._doubts(self.recorder.history)
+            if loss := self._loss():
+                stop["doubt"] = loss
             self.recorder.nemesis("stop", {**stop, **self._processor_waits(), **self._clock_errors()}, at=self._end())
             self.recorder.close()
 
@@ -193,9 +196,16 @@ class Runner:
             self._report_progress(elapsed_ns / 1e9)
             if self.ends():
                 raise Stopped
+            if loss := self._loss():
+                raise MachineLost(loss)
             if elapsed_ns >= until_ns:
                 return
             time.sleep(min(0.25, (until_ns - elapsed_ns) / 1e9))
+
+    def _loss(self) -> str:
+        """Return which machine was lost; "" if none was. Its last entries may be missing, also if the run had ended for
+        another reason."""
+        return "" if self._losses is None else self._losses.lost()
 
     def _report_progress(self, elapsed: float) -> None:
         if self._progress is not None:

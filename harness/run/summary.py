@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from harness.checkers.base import Verdict, Violation, no_lock_taken
+from harness.checkers.base import Verdict, Violation, doubt_of, no_lock_taken
 from harness.documents.lock import LockFacts
 from harness.faults.catalogue import fault_of
 from harness.faults.records import FaultRecord, Moment
@@ -131,12 +131,15 @@ def _undecided(history: History, verdicts: Mapping[str, Verdict], decision: Deci
     if not history.nemesis("start"):
         ends = [op.value["reason"] for op in history.nemesis("stop")]
         return Summary(f"Nothing was proved: the run was {ends[-1] if ends else 'killed'} before it began.")
+    found = tuple(filter(None, [errors(history)]))
+    if (doubt := doubt_of(history)) is not None:  # of all properties alike
+        return Summary(as_sentence(doubt), found)
     why: dict[str, list[str]] = {}
     for name in decision.untested:
         why.setdefault(verdicts[name].explanation, []).append(name)
     reasons = "; ".join(f"{listed(names)}: {reason}" for reason, names in why.items())
     reasons = reasons or "no required property was tested"
-    return Summary(f"Nothing was proved: {reasons}.", tuple(filter(None, [errors(history)])))
+    return Summary(f"Nothing was proved: {reasons}.", found)
 
 
 def _no_violation(plan: Plan, history: History) -> str:

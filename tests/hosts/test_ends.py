@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,23 +13,30 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
+from harness.errors import UNKNOWN
 from harness.plan import FaultSpec, Plan, dump
 
 from .bench import PATIENCE_S
 from .machines import Machines
 
+SLACK_S: Final = 12.0
+"""Time for the end of a run on a busy machine: the last entries, the clocks, the programs of five machines."""
 pytestmark = [pytest.mark.docker]
 CODE = """
 import sys
 from pathlib import Path
 from harness.plan import load
 from harness.run.runs import run
-run(load(Path(sys.argv[1])), store=Path(sys.argv[2]))
+result = run(load(Path(sys.argv[1])), store=Path(sys.argv[2]))
+print(result.reason)
+sys.exit(result.exit_status)
 """
+HELPER = "^python3 -c import sys,base64"
+"""The command of a helper, for pkill."""
 
 
 def entries(store: Path) -> list[dict[str, Any]]:
@@ -57,7 +65,7 @@ def faulted_run(hosts: Machines, folder: Path) -> Iterator[subprocess.Popen[byte
     )  # fmt: skip
     (folder / "plan.toml").write_text(dump(plan))
     command = [sys.executable, "-c", CODE, str(folder / "plan.toml"), str(folder / "store")]
-    with subprocess.Popen(command) as harness:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as harness:
         try:
             deadline = time.monotonic() + 4 * PATIENCE_S
             while effective_faults(folder / "store") != set(faults):
@@ -104,12 +112,34 @@ def test_a_harness_that_ends_leaves_nothing_on_the_machines(
     assert set(Path(tempfile.gettempdir()).glob("lh-*")) <= folders
 
 
-def test_a_helper_that_is_killed_leaves_nothing_either(hosts: Machines, tmp_path: Path) -> None:
-    """The kernel ends its programs and removes its rules; only its folder of files stays."""
-    with faulted_run(hosts, tmp_path):
-        hosts.sh("h1", "pkill -KILL -f '^python3 -c import sys,base64'")
-        deadline = time.monotonic() + PATIENCE_S
-        while (left := hosts.remains("h1").splitlines()) and not all("/var/tmp/" in line for line in left):
-            assert time.monotonic() < deadline, left
-            time.sleep(0.5)
+@pytest.mark.parametrize(
+    ("number", "loss", "within_s"),
+    [("KILL", "its connection or helper has ended", 5.0), ("STOP", "its helper has not answered for 15 s", 18.0)],
+)
+def test_a_run_that_loses_a_host_ends_at_once_and_names_it(
+    hosts: Machines, tmp_path: Path, number: str, loss: str, within_s: float
+) -> None:
+    """The kernel ends the programs of a killed helper and removes its rules; only its folder of files stays."""
+    with faulted_run(hosts, tmp_path) as harness:
+        began = time.monotonic()
+        hosts.sh("h1", f"pkill -{number} -f '{HELPER}'")
+        output, _ = harness.communicate(timeout=PATIENCE_S)
+        took = time.monotonic() - began
+    print(f"{took:.1f} s: {output.decode()}")
+    assert harness.returncode == UNKNOWN
+    said = re.search(rf"the host h1 was lost (\d+\.\d) s after the start of the run: {loss}", output.decode())
+    assert said, output
+    start, *_, stop = entries(tmp_path / "store")
+    assert (stop["time"] - start["time"]) / 1e9 == pytest.approx(float(said[1]), abs=2.0)
+    assert took < within_s + SLACK_S
+    (document,) = (tmp_path / "store").glob("*/*/results.json")
+    assert json.loads(document.read_text())["valid"] is None
+    hosts.sh("h1", f"pkill -CONT -f '{HELPER}'", check=False)
+    deadline = time.monotonic() + PATIENCE_S
+    remaining_folders = 1 if number == "KILL" else 0
+    while left := [line for name in hosts.names for line in hosts.remains(name).splitlines()]:
+        if len(left) == remaining_folders and left[0].startswith("/var/tmp/lock-harness-"):
+            break
+        assert time.monotonic() < deadline, left
+        time.sleep(0.5)
     hosts.sh("h1", "rm -rf /var/tmp/lock-harness-*")

@@ -147,3 +147,11 @@ class ClockErrors(Protocol):
 
     def machine_clocks(self) -> Sequence[MachineClock]:
         """Return the clocks of the clients' machines, with their errors up to now."""
+
+
+@runtime_checkable
+class MachineLosses(Protocol):
+    """Machines that can be lost in the middle of a run, by no fault of the plan."""
+
+    def lost(self) -> str:
+        """Return which machine was lost first, when and how; "" if none was."""

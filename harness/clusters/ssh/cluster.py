@@ -28,7 +28,7 @@ from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.gate import NetworkGate
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import ANSWER_S, KeyWatch
-from harness.errors import EnvironmentLacking, HarnessError
+from harness.errors import EnvironmentLacking, HarnessError, MachineLost
 from harness.history.lock_keys import OnKeyChange
 from harness.record.processor_waits import Waits, worst_waits
 from harness.wording import in_seconds
@@ -82,7 +82,8 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         self._endpoints: dict[str, Endpoint] = {}
         self._programs: dict[str, HostServer | RemoteClient] = {}
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
-        self._failure: HarnessError | None = None
+        self._began_ns: int | None = None
+        self._loss = ""
         self._about: ObservedFacts = {}
         self._waits: Waits = []
         self.servers = servers_class(kind)(kind, len(hosts.servers), options, self._converse)
@@ -110,28 +111,29 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         return list(self._programs.values())
 
     def run(self, main: Callable[[], None]) -> None:
-        try:
-            with plain_errors():
-                self._start()
-                main()
-        finally:
-            self._report("stopping programs")
-            self._closing.callback(self._end_histories)
-            self._closing.close()
-            self._report("")
-        for error in (self._entries.error, self._failure):
-            if error is not None:
-                raise error
-        for program in self._programs.values():
-            if isinstance(program, RemoteClient) and program.failure:
-                raise ClientError(program.failure)
+        with self._loss_blamed():
+            try:
+                with plain_errors():
+                    self._start()
+                    self._began_ns = time.monotonic_ns()
+                    main()
+            finally:
+                self._report("stopping programs")
+                self._closing.callback(self._end_histories)
+                self._closing.close()
+                self._report("")
+            if self._entries.error is not None:
+                raise self._entries.error
+            for program in self._programs.values():
+                if isinstance(program, RemoteClient) and program.failure:
+                    raise ClientError(program.failure)
 
     def _start(self) -> None:
         self._report("starting servers and clients")
         for name, host in self._machines.items():
             clock = self._clocks[name] = HostClock(lambda host=host: int(host.ask("time", patience=2.0)[0]))  # type: ignore[misc]
             clock.begin()
-            host.on_lost = partial(self._lost, name)
+            host.watch(partial(self._note_loss, name))
         self._closing.callback(self._end_clocks)
         self._entries.start()
         self._closing.callback(self._entries.end)
@@ -146,9 +148,25 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._report("")
 
-    def _lost(self, name: str) -> None:
-        said = " | ".join(self._machines[name].said())
-        self._failure = self._failure or HostFailed(f"the connection to the host {name} has ended{said and ': '}{said}")
+    def _note_loss(self, name: str) -> None:
+        when = "before the run began"
+        if self._began_ns is not None:
+            when = f"{(time.monotonic_ns() - self._began_ns) / 1e9:.1f} s after the start of the run"
+        self._loss = self._loss or f"the host {name} was lost {when}: {self._machines[name].loss()}"
+
+    def lost(self) -> str:
+        """See :class:`harness.clusters.abilities.hosts.MachineLosses`."""
+        return self._loss
+
+    @contextlib.contextmanager
+    def _loss_blamed(self) -> Iterator[None]:
+        """Replace an error that follows from the loss of a host: by MachineLost in the run, by HostFailed before it."""
+        try:
+            yield
+        except HarnessError as error:
+            if not self._loss:
+                raise
+            raise (HostFailed if self._began_ns is None else MachineLost)(self._loss) from error
 
     def _start_servers(self) -> None:
         for name in self.servers.names:
@@ -159,6 +177,8 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         at_once([partial(self._server(name).start, wiped=False) for name in self.servers.names])
         deadline = time.monotonic() + START_S
         while late := [name for name in self.servers.names if not self.servers.ready(name)]:
+            if self._loss:
+                raise HostFailed(self._loss)
             if time.monotonic() >= deadline:
                 said = [f"{name}: {self._server(name).lines[-1][1]}" for name in late if self._server(name).lines]
                 raise EnvironmentLacking(
@@ -242,7 +262,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
 
     def _end_clocks(self) -> None:
         for host in self._machines.values():
-            host.on_lost = lambda: None
+            host.watch(lambda: None)  # everything is recorded
         for clock in self._clocks.values():
             clock.end()
         if clocks := self.machine_clocks():

@@ -38,6 +38,8 @@ ANSWER_S: Final = 30.0
 """Time limit of an answer of the helper, seconds."""
 BEAT_S: Final = 3.0
 """Time between two signs of life for the helper, which ends without them (``SILENCE_S`` there)."""
+SILENCE_S: Final = 15.0
+"""Seconds without an answer to a sign of life after which the host counts as lost."""
 COPY_S: Final = 120.0
 PYTHON: Final = (3, 11)
 """The oldest Python of a host."""
@@ -94,7 +96,9 @@ class HostConnection:
         self._ready = threading.Event()
         self._over = threading.Event()
         self._names = count(1)
-        self.on_lost: Callable[[], None] = lambda: None
+        self._on_lost: Callable[[], None] = lambda: None
+        self._loss = ""
+        self._patience = COPY_S
         self._conversation = Conversation(self._begin, self._on_event)
         threading.Thread(target=self._beat, name="beat", daemon=True).start()
         try:
@@ -125,10 +129,24 @@ class HostConnection:
         found: dict[str, Any] = self.ask("facts")
         return found
 
+    def watch(self, on_lost: Callable[[], None]) -> None:
+        """Call ``on_lost`` when the connection ends, or the helper is silent for ``SILENCE_S``, until :meth:`close`.
+
+        Before this a silence is longer: files that are copied delay the answers on a slow connection."""
+        self._on_lost = on_lost
+        self._patience = SILENCE_S
+        if self._conversation.ended.is_set():
+            on_lost()
+
     def _beat(self) -> None:
-        while not self._over.wait(BEAT_S):
-            with contextlib.suppress(Unanswered):
-                self.tell("beat")
+        while not self._over.wait(BEAT_S) and not self._conversation.ended.is_set():
+            patience = self._patience
+            try:
+                self._conversation.ask("beat", patience=patience)
+            except Unanswered:
+                if not self._conversation.ended.is_set():
+                    self._loss = f"its helper has not answered for {patience:g} s"
+                    self._program.kill()  # ends all requests, which would wait for their own time limits
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if event.get("ready") or ("ended" in event and "program" not in event):
@@ -137,11 +155,14 @@ class HostConnection:
             if (listener := self._listeners.get(event["program"])) is not None:
                 listener(event)
         elif "ended" in event and not self._over.is_set():
-            self.on_lost()
+            self._on_lost()
+            for listener in list(self._listeners.values()):
+                listener(event)
 
-    def said(self) -> list[str]:
-        """Return the last lines of ssh's and the helper's errors."""
-        return list(self._program.errors[-3:])
+    def loss(self) -> str:
+        """Return how the connection has ended."""
+        said = "".join(f": {line}" for line in self._program.errors[-1:])
+        return self._loss or f"its connection or helper has ended{said}"
 
     # Requests.
 
