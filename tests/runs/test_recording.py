@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from harness.checkers.base import doubt_of
 from harness.clusters.base import Cluster
 from harness.history import History, HistoryWriter, Op
 from harness.plan import Plan
@@ -17,9 +19,9 @@ from harness.run.recorder import Recorder
 from harness.run.runner import Runner
 
 
-def record(recorder: Recorder, time: int) -> None:
+def record(recorder: Recorder, at: int) -> None:
     """An entry of a client."""
-    recorder.record(time=time, wall=time + 1000, process=0, type_="invoke", f="acquire", key="k0", node="c0")
+    recorder.record(time=at, wall=at + 1000, process=0, type_="invoke", f="acquire", key="k0", node="c0")
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -92,3 +94,35 @@ def test_the_stop_entry_is_at_the_end_of_the_run_or_the_last_client_entry(
     (*_, ended) = runner.recorder.history
     assert (ended.f, ended.value) == ("stop", {"reason": "time limit"})
     assert (ended.time, ended.wall) == stop
+
+
+class _ShrinkingCluster(_ScriptedCluster):
+    """Loses a machine ``after_s`` its start, and is not removed before that."""
+
+    def __init__(self, after_s: float) -> None:
+        super().__init__((100, 5000), lambda: None)
+        self._until = time.monotonic() + after_s
+
+    def run(self, main: Callable[[], None]) -> None:
+        try:
+            super().run(main)
+        finally:
+            time.sleep(max(0.0, self._until - time.monotonic()))
+
+    def lost(self) -> str:
+        return "the host h1 was lost" if time.monotonic() >= self._until else ""
+
+
+@pytest.mark.parametrize(
+    ("time_limit", "reason"), [(600.0, "crashed"), (0.02, "time limit")], ids=["in the middle", "while it is removed"]
+)
+def test_the_loss_of_a_machine_ends_the_run_with_doubt(time_limit: float, reason: str) -> None:
+    """The last entries of a machine that is lost while the cluster is removed may be missing, too."""
+    plan = complete(Plan(lock="redis-token", time_limit=time_limit, settle=0.01))
+    runner = Runner(plan, find_facts("redis-token"), cast(Cluster, _ShrinkingCluster(0.2)))
+    began = time.monotonic()
+    runner.run()
+    assert time.monotonic() - began < 10
+    (*_, ended) = runner.recorder.history
+    assert ended.value == {"reason": reason, "doubt": "the host h1 was lost"}
+    assert doubt_of(runner.recorder.history) == "the run proves nothing: the host h1 was lost"
