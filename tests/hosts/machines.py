@@ -54,9 +54,10 @@ class Machines:
         )
 
     def remains(self, name: str) -> str:
-        """Return what a run has left on a machine: processes, packet rules and folders."""
+        """Return what a run has left on a machine: processes, packet rules and folders. Dead processes remain where the
+        first process of a container does not wait for others."""
         look = (
-            "ps -eo args= | grep -E 'redis-server|etcd |harness|lock-harness' | grep -v grep; "
+            "ps -eo args= | grep -E 'redis-server|etcd |harness|lock-harness' | grep -v -e grep -e '<defunct>'; "
             "nft list ruleset 2>/dev/null | grep lock_harness; ls -d /var/tmp/lock-harness-* 2>/dev/null; true"
         )
         return self.sh(name, look)

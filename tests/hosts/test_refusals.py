@@ -120,7 +120,7 @@ def test_rules_drop_packets_where_the_program_of_the_connection_is_known() -> No
         ({"host_setup": "echo no such package; exit 3"}, "the setup command ended with status 3: no such package"),
         (
             {"client_python": "/opt/py/bin/python"},
-            "its client files cannot be unpacked: .*not found; /opt/py/bin/python",
+            "the client program cannot load the lock: .*not found; /opt/py/bin/python",
         ),
         ({"client_python": "/usr/bin/python3"}, "No module named 'msgspec'; /usr/bin/python3 must have the libraries"),
         ({"hosts": ("h1",), "host_setup": "mv /usr/bin/redis-server /root/x"}, "h1 has no redis-server in its PATH"),

@@ -2,21 +2,25 @@
 
 Without a Python that the user names, a host's own ``python3`` runs the clients, with the libraries that are sent: the
 wheels of the client image, which are for one version of Python. With one, only this project is sent, and the libraries
-must be there.
+must be there. A host keeps what was sent in a cache (:mod:`.helper.cache`), except for the user's modules, which are
+removed after the run.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
 import shlex
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.clusters.client_host import AGENT
+from harness.clusters.conversation import Refused
 from harness.clusters.docker.images.wheelhouse import IMAGE_PYTHON, libraries, sources
 from harness.errors import EnvironmentLacking, UsageError
 
@@ -31,12 +35,34 @@ CHECK: Final = (
 )
 UNPACK_S: Final = 120.0
 _LEFT_OUT: Final = ("__pycache__", "node_modules")
-_PLACE: Final = "client"
 Report = Callable[[str], None]
 
 
+class FileSet:
+    """Files of one ``kind``, packed as a zip file at most once. With a ``digest`` of their contents hosts keep them for
+    later runs, under :attr:`name`."""
+
+    def __init__(self, kind: str, files: Callable[[], Iterable[tuple[str, bytes]]], digest: str = "") -> None:
+        self.name = f"{kind}-{digest}" if digest else kind
+        self.kept = bool(digest)
+        self._files = files
+        self._packing = threading.Lock()
+        self._archive: bytes | None = None
+
+    def archive(self) -> bytes:
+        with self._packing:
+            if self._archive is None:
+                buffer = io.BytesIO()
+                with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                    for name, data in self._files():
+                        archive.writestr(name, data)
+                self._archive = buffer.getvalue()
+            return self._archive
+
+
 class ClientFiles:
-    """Files of the client programs of a run, packed once.
+    """Files of the client programs of a run. Hosts keep this project and the libraries for later runs, not the user's
+    modules.
 
     ``requirements`` are distributions as :func:`harness.clusters.docker.images.wheelhouse.libraries` takes them,
     ``source`` is the folder with the user's modules, ``python`` is the Python on the hosts that has the libraries (""
@@ -48,28 +74,26 @@ class ClientFiles:
         self._source = source
         self._python = python
         self._report = report
-        self._packing = threading.Lock()
-        self._archive: bytes | None = None
+        self._finding = threading.Lock()
+        self._sets: list[FileSet] = []
+        self._folders: dict[str, list[str]] = {}
+        """Folders with the files, by host."""
 
     # Before the run.
 
     def copy_to(self, host: HostConnection, lock: str) -> None:
-        """Copy the files to a host, and find out whether a client can load the lock there. Raises
+        """Copy the files that a host lacks, and find out whether a client can load the lock there. Raises
         EnvironmentLacking."""
         if not self._python:
             _refuse_other_python(host)
-        with tempfile.NamedTemporaryFile(suffix=".zip") as file:
-            file.write(self._packed())
-            file.flush()
-            archive = f"{host.facts['folder']}/client.zip"
-            host.copy(Path(file.name), archive)
-        self._run(host, ["-m", "zipfile", "-e", archive, self._folder(host)], "its client files cannot be unpacked")
-        self._run(host, ["-c", CHECK, lock], "the client program cannot load the lock")
+        with self._finding:
+            self._sets = self._sets or self._find()
+        self._folders[host.destination] = [_provide(host, files) for files in self._sets]
+        self._check(host, lock)
 
-    def _run(self, host: HostConnection, arguments: Sequence[str], problem: str) -> None:
-        words = [*self._interpreter, *arguments]
+    def _check(self, host: HostConnection, lock: str) -> None:
         environment = " ".join(f"{name}={shlex.quote(value)}" for name, value in self._environment(host).items())
-        command = f"{environment} {' '.join(map(shlex.quote, words))}"
+        command = f"{environment} {shlex.join([*self._interpreter, '-c', CHECK, lock])}"
         status, lines = host.ask("run", command=command, timeout=UNPACK_S, patience=UNPACK_S + 5)
         if status:
             hint = (
@@ -77,42 +101,31 @@ class ClientFiles:
                 if self._python
                 else "name a Python that has the libraries with --client-python"
             )
-            raise EnvironmentLacking(f"the host {host.destination}: {problem}: {' | '.join(lines[-2:])}; {hint}")
+            raise EnvironmentLacking(
+                f"the host {host.destination}: the client program cannot load the lock: {' | '.join(lines[-2:])}; "
+                f"{hint}"
+            )
 
-    def _packed(self) -> bytes:
-        with self._packing:
-            if self._archive is None:
-                with tempfile.TemporaryFile() as file:
-                    self._pack(file)
-                    file.seek(0)
-                    self._archive = file.read()
-            return self._archive
-
-    def _pack(self, file: Any) -> None:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for name, data in sources().items():
-                archive.writestr(f"harness/{name}", data)
-            for path, name in _modules(self._source):
-                archive.write(path, f"user/{name}")
-            if self._python:
-                return
-            for wheel in sorted((libraries(self._requirements, self._report) / "libraries").glob("*.whl")):
-                with zipfile.ZipFile(wheel) as packed:
-                    for name in packed.namelist():
-                        archive.writestr(f"libraries/{name}", packed.read(name))
+    def _find(self) -> list[FileSet]:
+        """Return what the clients need, in the order in which they look for modules."""
+        project = sources()
+        found = [FileSet("harness", project.items, _digest(project.items()))]
+        if not self._python:
+            wheels = sorted((libraries(self._requirements, self._report) / "libraries").glob("*.whl"))
+            digest = _digest((wheel.name, wheel.read_bytes()) for wheel in wheels)
+            found.append(FileSet("libraries", lambda: _unpacked(wheels), digest))
+        if modules := _modules(self._source):
+            found.append(FileSet("user", lambda: ((name, path.read_bytes()) for path, name in modules)))
+        return found
 
     # Programs.
-
-    def _folder(self, host: HostConnection) -> str:
-        return f"{host.facts['folder']}/{_PLACE}"
 
     @property
     def _interpreter(self) -> list[str]:
         return [self._python or "python3", "-P"]
 
     def _environment(self, host: HostConnection) -> dict[str, str]:
-        folder = self._folder(host)
-        return {"PYTHONPATH": os.pathsep.join(f"{folder}/{part}" for part in ("harness", "libraries", "user"))}
+        return {"PYTHONPATH": ":".join(self._folders[host.destination])}
 
     def program(self, host: HostConnection, module: str, *arguments: str) -> tuple[list[str], Mapping[str, str]]:
         """Return (command, environment) of a module of this project on a host."""
@@ -121,6 +134,36 @@ class ClientFiles:
     def agent(self, host: HostConnection) -> tuple[list[str], Mapping[str, str]]:
         """Return (command, environment) of the client program on a host, which ends with the helper."""
         return self.program(host, AGENT, str(host.facts["pid"]))
+
+
+def _provide(host: HostConnection, files: FileSet) -> str:
+    """Copy files to a host unless its cache has them; return their folder there."""
+    if files.kept and (cached := host.ask("cached", name=files.name)) is not None:
+        return str(cached)
+    with tempfile.NamedTemporaryFile(suffix=".zip") as file:
+        file.write(files.archive())
+        file.flush()
+        host.copy(Path(file.name), f"{host.facts['folder']}/{files.name}.zip")
+    fields = {"path": f"{files.name}.zip", "name": files.name, "keep": files.kept}
+    try:
+        return str(host.ask("unpack", patience=UNPACK_S, **fields))
+    except Refused as error:
+        raise EnvironmentLacking(f"{error}; the client's files could not be unpacked") from error
+
+
+def _digest(files: Iterable[tuple[str, bytes]]) -> str:
+    """Return the hash of files with their names, in this order."""
+    found = hashlib.sha256()
+    for name, data in files:
+        found.update(f"{len(name)} {name} {len(data)} ".encode() + data)
+    return found.hexdigest()[:32]
+
+
+def _unpacked(wheels: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as packed:
+            for name in packed.namelist():
+                yield name, packed.read(name)
 
 
 def _refuse_other_python(host: HostConnection) -> None:

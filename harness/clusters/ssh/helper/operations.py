@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -27,7 +28,7 @@ from harness.clusters.docker.helper.operations import OperationError
 from harness.clusters.docker.helper.server import RequestServer
 from harness.record.processor_waits import ProcessorWaits, Waits, descendants
 
-from . import abilities, links, processes
+from . import abilities, cache, links, processes
 
 SILENCE_S: Final = 30.0
 """Seconds without a request after which the control side counts as lost. It sends one every few seconds."""
@@ -42,6 +43,7 @@ class HostOperations:
         self._folder = folder
         self._programs = processes.Programs(emit)
         self._rules = links.PacketRules()
+        self._cache = cache.ClientCache(cache.home())
         self._waits: ProcessorWaits | None = None
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
             "facts": lambda _: {**abilities.facts(), "folder": str(folder), "pid": os.getpid()},
@@ -66,6 +68,8 @@ class HostOperations:
             "offset": self._offset,
             "write": self._write,
             "empty": self._empty,
+            "cached": lambda given: _text(self._cache.find(given.text("name"))),
+            "unpack": self._unpack,
             "run": self._run,
             "watch_processors": lambda _: self._watch_processors(),
             "processor_waits": lambda _: self._end_waits(),
@@ -149,6 +153,18 @@ class HostOperations:
         path.mkdir(parents=True)
         return str(path)
 
+    def _unpack(self, given: Arguments) -> str:
+        """Unpack a zip file of the run's folder, into the cache with ``keep`` if that can be written to; return the
+        folder. The file is removed."""
+        archive, name = self._path(given), given.text("name")
+        folder = self._cache.add(name, archive) if given.yes("keep") else None
+        if folder is None:
+            folder = self._folder / "client" / name
+            with zipfile.ZipFile(archive) as packed:
+                packed.extractall(folder)
+        archive.unlink()
+        return str(folder)
+
     def _run(self, given: Arguments) -> list[Any]:
         """Run a shell command to its end within ``timeout`` seconds; return its status and its last lines."""
         try:
@@ -165,6 +181,10 @@ class HostOperations:
         except subprocess.TimeoutExpired as error:
             raise OperationError(f"{given.text('command')}: not over after {error.timeout:g} s") from error
         return [done.returncode, done.stdout.splitlines()[-20:]]
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _gid(given: Arguments) -> int | None:
