@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.ssh.client_files import FileSet
-from harness.clusters.ssh.helper import cache
 from harness.clusters.ssh.helper.cache import KEPT, MARK, STALE_S, ClientCache
 
 CODE = """
@@ -114,7 +113,7 @@ def test_a_folder_that_is_removed_while_it_is_looked_up_is_not_used(
         (home / "harness-1").mkdir()
         (home / "harness-1" / MARK).touch()
 
-    monkeypatch.setattr(cache.fcntl, "flock", replace)
+    monkeypatch.setattr("fcntl.flock", replace)
     assert cached.find("harness-1") is None
     monkeypatch.undo()
     assert cached.find("harness-1") == home / "harness-1"
