@@ -22,43 +22,42 @@ SUFFIX = b"\0" * 100
 
 
 @pytest.fixture
-def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the data folder of a process whose files are in a temporary folder."""
+def data(tmp_path: Path) -> Path:
+    """Return the data folder of a server whose files are in a temporary folder."""
     data = tmp_path / "data"
     (data / "log").mkdir(parents=True)
-    monkeypatch.setattr(files, "_root", lambda pid: tmp_path)
     return data
 
 
-def test_the_newest_file_is_described_without_its_unused_end(process: Path) -> None:
-    (process / "log" / "1").write_bytes(b"abc" + SUFFIX)
-    (process / ".lock-harness-fill").write_bytes(b"x")
-    (process / "empty").write_bytes(SUFFIX)
-    found = files.newest(1, ["**/*"])
+def test_the_newest_file_is_described_without_its_unused_end(data: Path) -> None:
+    (data / "log" / "1").write_bytes(b"abc" + SUFFIX)
+    (data / ".lock-harness-fill").write_bytes(b"x")
+    (data / "empty").write_bytes(SUFFIX)
+    found = files.newest(data.parent, ["**/*"])
     assert found is not None
     assert (found["path"], found["size"], found["used"]) == ("/data/log/1", 103, 3)
-    assert files.newest(1, ["other/*"]) is None
+    assert files.newest(data.parent, ["other/*"]) is None
 
 
-def test_a_truncation_cuts_off_used_bytes(process: Path) -> None:
-    (process / "log" / "1").write_bytes(b"abcdef" + SUFFIX)
-    files.damage(1, ["log/*"], flip=False, size=2, seed=0)
-    assert (process / "log" / "1").read_bytes() == b"abcd"
+def test_a_truncation_cuts_off_used_bytes(data: Path) -> None:
+    (data / "log" / "1").write_bytes(b"abcdef" + SUFFIX)
+    files.damage(data.parent, ["log/*"], flip=False, size=2, seed=0)
+    assert (data / "log" / "1").read_bytes() == b"abcd"
 
 
 @pytest.mark.parametrize("seed", range(9))
-def test_a_flip_changes_one_bit_of_the_used_end(process: Path, seed: int) -> None:
-    (process / "log" / "1").write_bytes(b"abcdef" + SUFFIX)
-    files.damage(1, ["log/*"], flip=True, size=2, seed=seed)
-    left = (process / "log" / "1").read_bytes()
+def test_a_flip_changes_one_bit_of_the_used_end(data: Path, seed: int) -> None:
+    (data / "log" / "1").write_bytes(b"abcdef" + SUFFIX)
+    files.damage(data.parent, ["log/*"], flip=True, size=2, seed=seed)
+    left = (data / "log" / "1").read_bytes()
     assert left[:4] + left[6:] == b"abcd" + SUFFIX
     assert (int.from_bytes(left[4:6], "big") ^ int.from_bytes(b"ef", "big")).bit_count() == 1
 
 
-def test_a_server_without_such_a_file_is_named(process: Path) -> None:
-    assert list(process.iterdir())
-    with pytest.raises(files.FileError, match=r"process 1: no file in /data matches wal/\*"):
-        files.damage(1, ["wal/*"], flip=True, size=2, seed=0)
+def test_a_server_without_such_a_file_is_named(data: Path) -> None:
+    assert list(data.iterdir())
+    with pytest.raises(files.FileError, match=r"no file in /data matches wal/\*"):
+        files.damage(data.parent, ["wal/*"], flip=True, size=2, seed=0)
 
 
 @pytest.fixture(scope="module")

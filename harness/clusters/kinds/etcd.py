@@ -12,6 +12,8 @@ from .releases import release_option
 
 HEARTBEAT_MS: Final = 100
 ELECTION_MS: Final = 1000
+NEWEST_FILES: Final = ("etcd/member/wal/*.wal",)
+"""Files with a member's newest data in its data folder."""
 MEMBER_ENVIRONMENT: Final = {"ETCD_ENABLE_V2": "true"}
 """Environment of a real member. Sherlock's lock speaks version 2 of the API. etcd 3.6 no longer has it: it would refuse
 the flag ``--enable-v2``, and only warns of the variable."""

@@ -25,6 +25,8 @@ death."""
 NODES_FILE: Final = "/var/lib/lock-harness-nodes.conf"
 """Where a node of a Redis Cluster keeps its identity and what it knows of the others. It is beside the data, so a node
 that lost its data is still the same node."""
+NEWEST_FILES: Final = ("appendonlydir/*.incr.aof", "appendonly.aof")
+"""Files with a server's newest data in its data folder; the latter before Redis 7."""
 PERSISTENCE: Final = {
     "sim": ("always", "no"),
     "docker": ("always", "everysec", "no"),

@@ -28,14 +28,16 @@ from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.gate import NetworkGate
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import ANSWER_S, KeyWatch
-from harness.errors import EnvironmentLacking, HarnessError, MachineLost
+from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import OnKeyChange
 from harness.record.processor_waits import Waits, worst_waits
 from harness.wording import in_seconds
 
 from .connection import HostConnection
+from .data_files import DataFiles
 from .hosts import HostServer, RemoteClient
 from .links import Endpoint, LinkMethods
+from .losses import LossMethods
 from .offsets import HostClock
 from .preparation import ClientSetup, HostFailed, HostSettings, PreparationMethods, at_once, plain_errors
 from .processes import ProcessMethods
@@ -48,7 +50,7 @@ START_S: Final = 30.0
 Report = Callable[[str], None]
 
 
-class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
+class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
     """See the module. ``needs`` are the abilities that the plan's faults use; ``resource`` is the configuration of
     :mod:`harness.worker.resource_server`.
 
@@ -82,11 +84,10 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         self._endpoints: dict[str, Endpoint] = {}
         self._programs: dict[str, HostServer | RemoteClient] = {}
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
-        self._began_ns: int | None = None
-        self._loss = ""
         self._about: ObservedFacts = {}
         self._waits: Waits = []
         self.servers = servers_class(kind)(kind, len(hosts.servers), options, self._converse)
+        self._files = DataFiles(self._server, self.servers.NEWEST)
         self._wall_clocks = HostClocks(self, self._program_clock, _no_own_clock, _not_noted)
         self._names = kinds.clients(clients.count)
         try:
@@ -98,11 +99,11 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
     @classmethod
     def part_types(cls, kind: str) -> tuple[type, ...]:
         """Return the classes of the parts of a cluster of this kind; none if it cannot run on hosts."""
-        return (cls, servers_class(kind)) if kinds.KINDS.find(kind).ssh else ()
+        return (cls, servers_class(kind), DataFiles) if kinds.KINDS.find(kind).ssh else ()
 
     @property
     def parts(self) -> tuple[object, ...]:
-        return self, self.servers
+        return self, self.servers, self._files
 
     # Start and stop.
 
@@ -133,7 +134,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         for name, host in self._machines.items():
             clock = self._clocks[name] = HostClock(lambda host=host: int(host.ask("time", patience=2.0)[0]))  # type: ignore[misc]
             clock.begin()
-            host.watch(partial(self._note_loss, name))
+        self._watch_losses()
         self._closing.callback(self._end_clocks)
         self._entries.start()
         self._closing.callback(self._entries.end)
@@ -147,26 +148,6 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         # Later steps copy and forward nothing, and a killed harness could not remove the control sockets.
         shutil.rmtree(self._sockets, ignore_errors=True)
         self._report("")
-
-    def _note_loss(self, name: str) -> None:
-        when = "before the run began"
-        if self._began_ns is not None:
-            when = f"{(time.monotonic_ns() - self._began_ns) / 1e9:.1f} s after the start of the run"
-        self._loss = self._loss or f"the host {name} was lost {when}: {self._machines[name].loss()}"
-
-    def lost(self) -> str:
-        """See :class:`harness.clusters.abilities.hosts.MachineLosses`."""
-        return self._loss
-
-    @contextlib.contextmanager
-    def _loss_blamed(self) -> Iterator[None]:
-        """Replace an error that follows from the loss of a host: by MachineLost in the run, by HostFailed before it."""
-        try:
-            yield
-        except HarnessError as error:
-            if not self._loss:
-                raise
-            raise (HostFailed if self._began_ns is None else MachineLost)(self._loss) from error
 
     def _start_servers(self) -> None:
         for name in self.servers.names:
@@ -261,8 +242,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods):
         return self._waits
 
     def _end_clocks(self) -> None:
-        for host in self._machines.values():
-            host.watch(lambda: None)  # everything is recorded
+        self._ignore_losses()  # everything is recorded
         for clock in self._clocks.values():
             clock.end()
         if clocks := self.machine_clocks():

@@ -27,6 +27,8 @@ class HostServer:
         self.address = endpoint.address
         self.host = host
         self.lines: list[tuple[int, str]] = []
+        self.starts = 0
+        """How often its program was started."""
         self._endpoint = endpoint
         self._servers = servers
         self._program: RemoteProgram | None = None
@@ -40,6 +42,7 @@ class HostServer:
         for name, text in program.files.items():
             self.host.ask("write", path=f"{self.name}/{name}", text=text)
         self._program = self.host.start(self.name, program.command, {}, self._endpoint.gid, self._hear)
+        self.starts += 1
 
     def _hear(self, event: dict[str, Any]) -> None:
         text = event.get("out", event.get("err"))

@@ -1,4 +1,4 @@
-"""Overwrite and damage files inside other containers, such as ``/etc/hosts`` and a server's log, for a fault.
+"""Overwrite files inside other containers, such as ``/etc/hosts``, and damage those of a server, such as its log.
 
 The helper container shares the process table of the machine's engine, so it reaches the files of another container
 through ``/proc/PID/root``, where ``PID`` is a process of that container.
@@ -36,7 +36,7 @@ def write(pid: int, path: str, text: str) -> None:
     try:
         if inode(pid, "mnt") in foreign("mnt"):
             raise FileError(f"process {pid} has no files of its own but the machine's or the helper's")
-        file = os.open(Path(f"/proc/{pid}/root") / path.lstrip("/"), os.O_WRONLY | os.O_CLOEXEC)
+        file = os.open(root_of(pid) / path.lstrip("/"), os.O_WRONLY | os.O_CLOEXEC)
     except (OSError, NamespaceError) as error:
         raise FileError(f"container of process {pid}: {path}: {error}") from error
     data = text.encode()
@@ -48,15 +48,16 @@ def write(pid: int, path: str, text: str) -> None:
         os.close(file)
 
 
-def newest(pid: int, patterns: Sequence[str]) -> dict[str, str | int] | None:
-    """Describe the file below /data, of those that match a pattern, that was written last; None if there is none.
+def newest(root: Path, patterns: Sequence[str]) -> dict[str, str | int] | None:
+    """Describe the file in the folder ``data`` of ``root``, of those that match a pattern, that was written last; None
+    if there is none.
 
     ``used`` is the number of its bytes up to the last one that is not zero, since servers allocate logs in advance.
 
-    :raises FileError: there is no such process, or the file cannot be read.
+    :raises FileError: the file cannot be read.
     """
     try:
-        found = _newest(pid, patterns)
+        found = _newest(root, patterns)
         if found is None:
             return None
         with found.open("rb") as file:
@@ -66,20 +67,19 @@ def newest(pid: int, patterns: Sequence[str]) -> dict[str, str | int] | None:
             for at in range(0, used, PIECE):
                 digest.update(os.pread(file.fileno(), min(PIECE, used - at), at))
     except OSError as error:
-        raise FileError(f"container of process {pid}: its data: {error}") from error
-    path = f"/{found.relative_to(_root(pid))}"
-    return {"path": path, "size": size, "used": used, "sha256": digest.hexdigest()[:16]}
+        raise FileError(f"{root}: its data: {error}") from error
+    return {"path": f"/{found.relative_to(root)}", "size": size, "used": used, "sha256": digest.hexdigest()[:16]}
 
 
-def damage(pid: int, patterns: Sequence[str], *, flip: bool, size: int, seed: int) -> None:
+def damage(root: Path, patterns: Sequence[str], *, flip: bool, size: int, seed: int) -> None:
     """Cut off the last ``size`` used bytes of the file that :func:`newest` describes, or flip one bit in them.
 
     :raises FileError: there is no such file, it is empty, or it cannot be written.
     """
     try:
-        found = _newest(pid, patterns)
+        found = _newest(root, patterns)
         if found is None:
-            raise FileError(f"container of process {pid}: no file in /data matches {' or '.join(patterns)}")
+            raise FileError(f"{root}: no file in /data matches {' or '.join(patterns)}")
         with found.open("r+b") as file:
             end = _used(file.fileno(), file.seek(0, os.SEEK_END))
             start = max(0, end - size)
@@ -90,16 +90,17 @@ def damage(pid: int, patterns: Sequence[str], *, flip: bool, size: int, seed: in
                 os.ftruncate(file.fileno(), start)
             os.fsync(file.fileno())
     except OSError as error:
-        raise FileError(f"container of process {pid}: its data: {error}") from error
+        raise FileError(f"{root}: its data: {error}") from error
 
 
-def _root(pid: int) -> Path:
+def root_of(pid: int) -> Path:
+    """Return the root of the file system that a process sees."""
     return Path(f"/proc/{pid}/root")
 
 
-def _newest(pid: int, patterns: Sequence[str]) -> Path | None:
+def _newest(root: Path, patterns: Sequence[str]) -> Path | None:
     """Return the file that was written last, the longer one of two; empty ones do not count."""
-    data = _root(pid) / DATA
+    data = root / DATA
     files = {path for pattern in patterns for path in data.glob(pattern) if not path.name.startswith(OURS)}
     stats = {path: path.stat() for path in files if path.is_file() and not path.is_symlink()}
     filled = [path for path in stats if stats[path].st_size and _is_used(path)]

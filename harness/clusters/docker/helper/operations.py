@@ -55,7 +55,7 @@ class Operations:
             "attempt": lambda given: self._disks.attempt(given.pid(), given.seconds("timeout")),
             "fill": lambda given: self._disks.fill(given.pid(), full=True),
             "clear": lambda given: self._disks.fill(given.pid(), full=False),
-            "newest_file": lambda given: files.newest(given.pid(), given.words("patterns")),
+            "newest_file": lambda given: files.newest(files.root_of(given.pid()), given.words("patterns")),
             "damage_file": self._damage_file,
             "slow": lambda given: self._disks.slow(given.pid(), given.whole("per_second")),
             "timed_sync": lambda given: self._disks.timed_sync(given.pid(), given.seconds("timeout")),
@@ -182,7 +182,7 @@ class Operations:
 
     def _damage_file(self, given: Arguments) -> None:
         patterns, size, seed = given.words("patterns"), given.whole("size"), given.whole("seed")
-        files.damage(given.pid(), patterns, flip=given.yes("flip"), size=size, seed=seed)
+        files.damage(files.root_of(given.pid()), patterns, flip=given.yes("flip"), size=size, seed=seed)
 
     def _offset(self, given: Arguments) -> int:
         """Return how far the clock of a container's youngest process is ahead, in ns."""

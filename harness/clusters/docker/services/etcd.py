@@ -16,7 +16,7 @@ from harness.clusters.docker.containers.server_tools import script
 from harness.clusters.docker.kinds import ANSWER_S, RealPeers
 from harness.clusters.etcd_gateway import EtcdGateway
 from harness.clusters.key_watch import KeyReader
-from harness.clusters.kinds.etcd import ETCD, MEMBER_ENVIRONMENT, member_flags
+from harness.clusters.kinds.etcd import ETCD, MEMBER_ENVIRONMENT, NEWEST_FILES, member_flags
 
 PORT: Final = ETCD.port
 PEER_PORT: Final = 2380
@@ -27,9 +27,8 @@ class EtcdServers(EtcdGateway, RealPeers):
     added again by its start command (``docker/server-tools/etcd-member.sh``), which needs a majority of the others."""
 
     PROGRAMS: ClassVar[Mapping[str, str]] = {"etcd": "etcd", "etcdctl": "etcdctl"}
+    NEWEST = NEWEST_FILES
     KNOCK = b"GET /version HTTP/1.1\r\nHost: member\r\nX-Filler: ".ljust(60, b"x") + b"\r\n\r\n"
-
-    NEWEST = ("etcd/member/wal/*.wal",)
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         urls = {name: f"http://{ip}:{PEER_PORT}" for name, ip in self.addresses.items()}

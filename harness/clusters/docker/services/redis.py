@@ -19,6 +19,7 @@ from harness.clusters.key_watch import KeyReader
 from harness.clusters.kinds.redis import (
     DOWN_AFTER_MS,
     FAILOVER_TIMEOUT_MS,
+    NEWEST_FILES,
     QUORUM,
     REDIS_PORT,
     SENTINEL_PORT,
@@ -40,7 +41,7 @@ class RedisServers(RealServers):
 
     COMMANDS = RedisCommands
     PROGRAMS: ClassVar[Mapping[str, str]] = {"server": "redis-server"}
-    NEWEST = ("appendonlydir/*.incr.aof", "appendonly.aof")  # the latter before Redis 7
+    NEWEST = NEWEST_FILES
 
     def program(self, host: str) -> tuple[list[str], dict[str, str]]:
         return self._command(self._server(host))

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from harness.clusters.docker.helper import vdso
+from harness.clusters.docker.helper import files, vdso
 from harness.clusters.docker.helper.arguments import Arguments
 from harness.clusters.docker.helper.operations import OperationError
 from harness.clusters.docker.helper.server import RequestServer
@@ -68,6 +68,8 @@ class HostOperations:
             "offset": self._offset,
             "write": self._write,
             "empty": self._empty,
+            "newest_file": lambda given: files.newest(self._path(given), given.words("patterns")),
+            "damage_file": self._damage_file,
             "cached": lambda given: _text(self._cache.find(given.text("name"))),
             "unpack": self._unpack,
             "run": self._run,
@@ -152,6 +154,10 @@ class HostOperations:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return str(path)
+
+    def _damage_file(self, given: Arguments) -> None:
+        patterns, size, seed = given.words("patterns"), given.whole("size"), given.whole("seed")
+        files.damage(self._path(given), patterns, flip=given.yes("flip"), size=size, seed=seed)
 
     def _unpack(self, given: Arguments) -> str:
         """Unpack a zip file of the run's folder, into the cache with ``keep`` if that can be written to; return the

@@ -43,6 +43,8 @@ class HostServers(ABC):
 
     PROGRAM: ClassVar[str] = ""
     """The program that must be installed on the hosts."""
+    NEWEST: ClassVar[tuple[str, ...]] = ("**/*",)
+    """Patterns of the files with a server's newest data, in its data folder."""
     PORTS: ClassVar[int] = 1
     """Number of ports on which each server listens; clients use the first one."""
     WIPES: ClassVar[bool] = True

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.clusters.etcd_gateway import EtcdGateway
 from harness.clusters.key_watch import KeyReader
-from harness.clusters.kinds.etcd import MEMBER_ENVIRONMENT, member_flags
+from harness.clusters.kinds.etcd import MEMBER_ENVIRONMENT, NEWEST_FILES, member_flags
 
 from .base import HostServers, ServerProgram
 
@@ -19,6 +19,7 @@ class EtcdServers(EtcdGateway, HostServers):
     not done here."""
 
     PROGRAM = "etcd"
+    NEWEST = NEWEST_FILES
     PORTS = 2
     WIPES = False
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from harness.clusters.key_watch import KeyReader
-from harness.clusters.kinds.redis import server_settings
+from harness.clusters.kinds.redis import NEWEST_FILES, server_settings
 
 from .base import HostServers, ServerProgram
 
@@ -18,6 +18,7 @@ class RedisServers(HostServers):
     """See :class:`.base.HostServers`."""
 
     PROGRAM = "redis-server"
+    NEWEST = NEWEST_FILES
 
     def program(self, host: str, folder: str) -> ServerProgram:
         settings = server_settings(self.options, self.ports[host][0], f"{folder}/data")
