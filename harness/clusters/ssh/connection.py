@@ -15,6 +15,7 @@ import shlex
 import socket
 import subprocess
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -139,14 +140,16 @@ class HostConnection:
             on_lost()
 
     def _beat(self) -> None:
+        sent, answer = 0.0, None
         while not self._over.wait(BEAT_S) and not self._conversation.ended.is_set():
-            patience = self._patience
-            try:
-                self._conversation.ask("beat", patience=patience)
-            except Unanswered:
-                if not self._conversation.ended.is_set():
-                    self._loss = f"its helper has not answered for {patience:g} s"
-                    self._program.kill()  # ends all requests, which would wait for their own time limits
+            if answer is None or answer.done():
+                sent, answer = time.monotonic(), self._conversation.request("beat")
+            elif time.monotonic() - sent < self._patience:
+                with contextlib.suppress(Unanswered):
+                    self.tell("beat")
+            else:
+                self._loss = f"its helper has not answered for {self._patience:g} s"
+                self._program.kill()  # ends all requests, which would wait for their own time limits
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if event.get("ready") or ("ended" in event and "program" not in event):
