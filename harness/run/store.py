@@ -98,8 +98,9 @@ def in_progress(folder: Path) -> bool:
 
 
 def safe_name(lock: str) -> str:
-    """Return the name of a lock's folder."""
-    return re.sub(r"[^A-Za-z0-9._-]+", ".", lock)
+    """Return the name of a lock's folder. It is no name of :data:`NOT_LOCKS`."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", ".", lock)
+    return f"{name}.lock" if name in NOT_LOCKS else name
 
 
 def _utc(time: datetime) -> str:

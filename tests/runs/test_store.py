@@ -10,7 +10,7 @@ import pytest
 
 from harness.errors import UsageError, unknown_name
 from harness.history import History, HistoryError, HistoryWriter, Op
-from harness.run.store import LATEST, find_run, new_run, write_results
+from harness.run.store import LATEST, NOT_LOCKS, find_run, new_run, write_results
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 
@@ -22,6 +22,11 @@ def test_folders_are_named_by_lock_time_and_seed(tmp_path: Path) -> None:
     assert again.name == "20260102T120000Z-7-2"
     assert (tmp_path / LATEST).resolve() == again
     assert new_run(tmp_path, "package.module:Class", 1, NOON).parent.name == "package.module.Class"
+
+
+def test_a_lock_has_no_folder_of_other_results(tmp_path: Path) -> None:
+    for name in NOT_LOCKS:
+        assert new_run(tmp_path, name, 7, NOON).parent.name == f"{name}.lock"
 
 
 def test_a_lock_name_cannot_escape_the_store(tmp_path: Path) -> None:
