@@ -84,7 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *BASIC, "harness.documents", "harness.history", "harness.checkers.base", "harness.sim", "harness.clusters",
         "harness.protocols",
     ),
-    "harness.protocols": ("harness.sim",),
+    "harness.protocols": (*BASIC, "harness.sim"),
     "harness.run": (*BELOW_RUN, "harness.trace"),
     "harness.search": (*BELOW_RUN, "harness.run"),
     "harness.studies": (*BELOW_STUDIES, "harness.fidelity"),

@@ -6,18 +6,21 @@ body, which is text if it is no JSON.
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
+import zlib
 from collections.abc import Sequence
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from typing import Any, Final, NamedTuple, cast
 
+from harness.files import unzipped
 from harness.sim.servers.http import parse_requests
 
 from .messages import Reply, Request, Unreadable
 
 _HEAD_END: Final = b"\r\n\r\n"
+_MOST_BYTES: Final = 1 << 26
+"""Size of an unpacked body that is still read."""
 
 
 class Answer(NamedTuple):
@@ -92,7 +95,10 @@ def _read(request: Request, data: bytes) -> tuple[Answer, int] | None:
 
 def _content(response: HTTPResponse, body: bytes) -> Any:
     if response.getheader("Content-Encoding") == "gzip":
-        body = gzip.decompress(body)
+        try:
+            body = unzipped(body, _MOST_BYTES)
+        except (ValueError, zlib.error):
+            raise Unreadable("not an answer of Consul: its gzip data") from None
     try:
         return json.loads(body)
     except ValueError:

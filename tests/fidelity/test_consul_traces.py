@@ -235,6 +235,13 @@ def test_data_that_is_no_http_is_unknown() -> None:
     assert (found.state, "not a response of HTTP" in found.why) == ("unknown", True)
 
 
+def test_a_body_that_cannot_be_unpacked_is_unknown() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n"
+    traffic = Traffic("consul").bytes(1, 1, 2, b"GET / HTTP/1.1\r\n\r\n", head + b"none")
+    found = check_recording(traffic.recording(), {})
+    assert (found.state, "its gzip data" in found.why) == ("unknown", True)
+
+
 # Mistakes in the simulated server are found in the traffic of a real one.
 
 
