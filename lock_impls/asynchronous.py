@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import ContextVar
 from typing import Any, Final, cast
 
 from .base import Endpoints, Lock, LockClass
@@ -36,19 +37,27 @@ class CallCancelled(Exception):
     """The task that awaited a call was cancelled, by a fault, and the call ended with that; its outcome is unknown."""
 
 
-class _Call:
-    """A call that a client's thread makes in the event loop. ``over`` is locked until it has ended."""
+class LoopCall:
+    """A call that a client's thread makes in the event loop. ``thread`` is the id of the thread, which waits for
+    ``over``, and ``task`` awaits the call in the event loop."""
 
-    __slots__ = ("began_ns", "error", "function", "name", "over", "result")
+    __slots__ = ("began_ns", "ended", "error", "function", "name", "over", "result", "task", "thread")
+    task: asyncio.Task[Any]
 
     def __init__(self, name: str, function: Callable[[], Any]) -> None:
         self.name = name
         self.function = function
+        self.thread = threading.get_ident()
         self.began_ns = 0
         self.result: Any = None
         self.error: BaseException | None = None
+        self.ended = False
         self.over = threading.Lock()
         self.over.acquire()
+
+
+CURRENT_CALL: Final[ContextVar[LoopCall | None]] = ContextVar("harness_current_call", default=None)
+"""The last call that the running task has awaited, or inherited from the task that made it. The call may have ended."""
 
 
 class EventLoopThread:
@@ -107,9 +116,9 @@ class _CallingTask:
     """A task that awaits the calls of one thread, one after another."""
 
     def __init__(self) -> None:
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[LoopCall] = deque()
         self._arrived: asyncio.Event = asyncio.Event()
-        self._current: _Call | None = None
+        self._current: LoopCall | None = None
         self._struck = False
         self._cancels: deque[OnCancel] = deque()
         """Callbacks of requested cancellations that no call has received. Used in the event loop only."""
@@ -118,7 +127,7 @@ class _CallingTask:
 
     def call(self, loop: asyncio.AbstractEventLoop, name: str, function: Callable[[], Any]) -> Any:
         """Let the task make a call, and wait for its result."""
-        call = _Call(name, function)
+        call = LoopCall(name, function)
         self._calls.append(call)
         loop.call_soon_threadsafe(self._arrived.set)
         call.over.acquire()
@@ -140,7 +149,7 @@ class _CallingTask:
         on_cancel(call.name, call.began_ns)()
         self._task.cancel()
 
-    def _note(self, call: _Call) -> None:
+    def _note(self, call: LoopCall) -> None:
         self._received = self._cancels[0](call.name, call.began_ns)
 
     async def serve(self) -> None:
@@ -151,7 +160,9 @@ class _CallingTask:
             while self._calls:
                 await self._answer(self._calls.popleft())
 
-    async def _answer(self, call: _Call) -> None:
+    async def _answer(self, call: LoopCall) -> None:
+        call.task = self._task
+        CURRENT_CALL.set(call)
         if call.name in CALLED:
             self._current = call
             call.began_ns = time.monotonic_ns()
@@ -169,6 +180,7 @@ class _CallingTask:
         self._current = None
         if self._struck:
             await self._end_cancellation()
+        call.ended = True
         call.over.release()
 
     async def _end_cancellation(self) -> None:

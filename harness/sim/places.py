@@ -9,7 +9,7 @@ from asyncio.base_events import BaseEventLoop
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 from weakref import WeakKeyDictionary
 
 NOWHERE: Final = -1
@@ -57,6 +57,22 @@ class PlaceFinder:
         It is :data:`SUPPORT_ONLY` if the stack has code that connects locks, and none of a lock. If the stack has
         neither, it is the place that made the running task of asyncio, or :data:`NOWHERE`.
         """
+        place = self._in_stack(frame)
+        return self._of_task() if place == NOWHERE and self._tasks else place
+
+    def find_in_call(self, frame: FrameType | None, task: asyncio.Task[Any]) -> int:
+        """Return the number of the innermost place in the lock's code in a stack, which belongs to a call that ``task``
+        awaits. If the stack has none, it is the place at which ``task`` waits, or else what :meth:`find` returns."""
+        frames, awaiting = [frame], cast("Any", task.get_coro())
+        while awaiting is not None:
+            frames.insert(1, getattr(awaiting, "cr_frame", None) or getattr(awaiting, "gi_frame", None))
+            awaiting = getattr(awaiting, "cr_await", None) or getattr(awaiting, "gi_yieldfrom", None)
+        for place in map(self._in_stack, frames):
+            if place > NOWHERE:
+                return place
+        return self.find(frame)
+
+    def _in_stack(self, frame: FrameType | None) -> int:
         known, nowhere = self._known, NOWHERE
         while frame is not None:
             file = frame.f_code.co_filename
@@ -69,7 +85,7 @@ class PlaceFinder:
                     return self._number_of(frame)
                 nowhere = SUPPORT_ONLY
             frame = frame.f_back
-        return self._of_task() if nowhere == NOWHERE and self._tasks else nowhere
+        return nowhere
 
     def _of_task(self) -> int:
         """Return the place that made the running task of asyncio."""

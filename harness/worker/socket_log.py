@@ -7,6 +7,7 @@ Libraries in C, such as libpq and gRPC's, use sockets of their own: of their con
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import sys
@@ -18,6 +19,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from harness.history.socket_entries import OPENED, PLACE, RECEIVED, SENT, SOURCE, Entry
+from harness.lock_impls.asynchronous import CURRENT_CALL, LoopCall
 from harness.sim.places import NOWHERE, Place, PlaceFinder, source_name
 
 from .lock_code import code_of
@@ -50,6 +52,8 @@ class SocketLog:
         """Names of sources by their paths."""
         self._callers: dict[int, int] = {}
         """Process numbers of the calls in progress, by thread."""
+        self._overlapping: set[int] = set()
+        """Threads whose call in progress overlaps another call, which may have ended."""
 
     def install(self) -> None:
         """Replace the methods of sockets until :meth:`uninstall`."""
@@ -76,11 +80,17 @@ class SocketLog:
 
     def note_call(self, type_: str, f: str, process: int) -> None:
         """Note that a call of the lock in this thread begins (``invoke``) or ends."""
-        if f in LOCK_CALLS:
+        if f not in LOCK_CALLS:
+            return
+        thread = threading.get_ident()
+        with self._guard:
             if type_ == "invoke":
-                self._callers[threading.get_ident()] = process
+                if self._callers:
+                    self._overlapping.update((thread, *self._callers))
+                self._callers[thread] = process
             else:
-                self._callers.pop(threading.get_ident(), None)
+                self._callers.pop(thread, None)
+                self._overlapping.discard(thread)
 
     def _sending(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def send(sock: socket.socket, data: Any, *flags: int) -> Any:
@@ -130,14 +140,37 @@ class SocketLog:
 
     def _origin(self, frame: Any) -> tuple[int, int]:
         """Return the process of the call that sends, and the place in the lock's code."""
+        call = CURRENT_CALL.get()
         with self._guard:  # places have numbers in the order of their entries
-            place = self._finder.find(frame)
-            process = self._callers.get(threading.get_ident())
-            if process is None and len(self._callers) == 1 and place == NOWHERE:
-                # A thread or an event loop of the library sends for the one call that waits in another thread.
-                for thread, caller in list(self._callers.items()):
-                    process, place = caller, self._finder.find(sys._current_frames().get(thread))
+            if call is None:
+                process, place = self._origin_in_thread(frame)
+            elif call.ended or not self._sends_for(call):
+                process, place = None, self._finder.find(frame)
+            else:
+                process, place = self._callers.get(call.thread), self._finder.find_in_call(frame, call.task)
         return NOWHERE if process is None else process, max(place, NOWHERE)
+
+    def _origin_in_thread(self, frame: Any) -> tuple[int | None, int]:
+        place = self._finder.find(frame)
+        process = self._callers.get(threading.get_ident())
+        if process is None and len(self._callers) == 1 and place == NOWHERE:
+            # A thread or an event loop of the library sends for the one call that waits in another thread.
+            for thread, caller in list(self._callers.items()):
+                process, place = caller, self._finder.find(sys._current_frames().get(thread))
+        return process, place
+
+    def _sends_for(self, call: LoopCall) -> bool:
+        """Return whether what is sent now certainly belongs to the current call, which is in progress.
+
+        What the task that awaits the call sends does. A task or thread that the call has started may be the one that
+        writes all data of a connection, so no other call may have been in progress since. A callback of the event loop
+        sends what did not fit into the socket before, by any call.
+        """
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:  # a thread without an event loop, such as one of asyncio.to_thread
+            return call.thread not in self._overlapping
+        return task is call.task or (task is not None and call.thread not in self._overlapping)
 
     def _on_place(self, place: Place) -> None:
         file, line, function = place

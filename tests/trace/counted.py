@@ -20,6 +20,7 @@ from harness.clusters.docker.hosts import ContainerClient
 from harness.clusters.kinds import KINDS
 from harness.clusters.wire import WireRecording, unpack
 from harness.documents import MessageTrace
+from harness.history import History
 from harness.plan import Plan
 from harness.protocols.messages import Request
 from harness.run.opening import open_containers
@@ -43,6 +44,7 @@ class CountedRun:
     up to ``ended_ns``, in the order of their arrival. ``clients`` are the clients' names by address."""
 
     counted: Any
+    history: History
     trace: MessageTrace
     recordings: list[WireRecording]
     everyone: list[Exchange]
@@ -134,7 +136,7 @@ def run_counted(plan: Plan, store: Path, count: Count, *, subtracts: bool = Fals
     exchanges = _all_exchanges(recordings, KINDS.find(result.plan.kind).service, clients)
     began, ended = times
     everyone = [one for one in exchanges if began < one.since <= ended]
-    return CountedRun(counted[-1], trace, recordings, everyone, clients, ended)
+    return CountedRun(counted[-1], result.history, trace, recordings, everyone, clients, ended)
 
 
 def _all_exchanges(recordings: list[WireRecording], service: str, clients: Mapping[str, str]) -> list[Exchange]:

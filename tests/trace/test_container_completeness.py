@@ -30,6 +30,9 @@ WITHOUT_LINES: Final = frozenset(
 )
 """Locks whose clients do not use the sockets of Python, or send in a task that lives as long as the connection."""
 
+WITH_CALLS: Final = frozenset({"redis-token", "redis-py-asyncio-lock"})
+"""A lock with plain methods and one with coroutines, both of whose messages belong to calls without exception."""
+
 
 @pytest.fixture(autouse=True)
 def counting_servers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,6 +65,8 @@ def test_the_trace_has_each_command_that_the_servers_counted(tmp_path: Path, loc
     has_ordered_times(found)
     if lock not in WITHOUT_LINES:
         has_lines(found)
+    if lock in WITH_CALLS:
+        has_calls(found)
 
 
 def has_ordered_times(found: CountedRun) -> None:
@@ -78,3 +83,16 @@ def has_lines(found: CountedRun) -> None:
     assert len(placed) > 0.9 * len(messages)
     for one in placed:
         assert len(found.trace.sources[one.file].splitlines()) >= one.line
+
+
+def has_calls(found: CountedRun) -> None:
+    """All messages whose sending was logged belong to a call of that client that was in progress."""
+    calls = {call.invoke.index: call for call in found.history.calls()}
+    sent = [(one, one.sent) for one in found.trace.messages if one.sent is not None]
+    assert len(sent) > 20
+    for one, time in sent:
+        assert one.call is not None, f"{one.name} has no call"
+        invoke, done = calls[one.call].invoke, calls[one.call].done
+        assert (invoke.node, invoke.process) == (one.client, one.process)
+        assert invoke.time <= time
+        assert done is None or time <= done.time
