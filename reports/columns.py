@@ -45,18 +45,10 @@ def columns(names: Sequence[str], rows: Iterable[tuple[int, ...]], rising: Seque
     return found | {name: np.diff(found[name], prepend=0) for name in rising}
 
 
-def pack(column: Column) -> str:
-    """Encode a column as a letter and its bytes in base64.
-
-    The letter is the size of the numbers (b, h, i: signed, 1, 2, 4 bytes; d: a float of 8 bytes). Base64 is a sixth
-    shorter than decimal digits and equally quick to read, and the script gets typed arrays, which are quick to search.
-    """
-    letter, data = _smallest(column)
-    return letter + base64.b64encode(data).decode()
-
-
 def _smallest(column: Column) -> tuple[str, bytes]:
-    """Return the letter of the smallest size that fits all numbers of a column, and their bytes."""
+    """Return the letter of the smallest size that fits all numbers of a column, and their bytes.
+
+    b, h and i are signed numbers of 1, 2 and 4 bytes, d is a float of 8 bytes."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     fits = (one for one in _SIZES if np.iinfo(one[1]).min <= low and high <= np.iinfo(one[1]).max)
     letter, size = next(fits, ("d", np.dtype("<f8")))
@@ -67,8 +59,9 @@ def compress(data: dict[str, Any]) -> str:
     """Encode JSON data that may contain columns, compressed (zlib) and in base64.
 
     Decompressed, it is the length of the JSON text in bytes (4 bytes, little-endian), the JSON text, zeros up to a
-    multiple of 8 bytes, and the bytes of the columns, each filled up to such a multiple. A column is in the JSON as its
-    letter (as in :func:`pack`), its first byte after the zeros, and its number of values, joined by colons.
+    multiple of 8 bytes, and the bytes of the columns, each filled up to such a multiple. A column is in the JSON as the
+    letter of its size, its first byte after the zeros, and its number of values, joined by colons. The script gets
+    typed arrays, which are quick to search. The same data gives the same text.
     """
     parts: list[bytes] = []
     begun = 0

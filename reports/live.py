@@ -21,7 +21,7 @@ from harness.history.ongoing import Ongoing, OngoingFault
 from harness.history.tail import Tail
 
 from . import timeline, words
-from .columns import NONE, Column
+from .columns import NONE, Column, compress
 from .model import FaultView, RunView
 
 WINDOW_S: Final = 60
@@ -210,25 +210,23 @@ class GrowingHistory:
                 bool(holders_of_key) and all(self.ongoing.shared(key, client) for client in holders_of_key),
             )
 
-    def timeline(self) -> str:
-        """Return the last seconds as JSON for the page's ``showRun``; times count from the beginning of the run.
-
-        Returns ``null`` if there is nothing to draw.
-        """
+    def timeline(self) -> str | None:
+        """Return the last seconds as compressed data for the page's ``readRun``; times count from the beginning of the
+        run. None if there is nothing to draw."""
         if not self.ongoing.settings or self.trouble:
-            return "null"
+            return None
         history, numbers = self._tail.history()
         try:
             data = timeline.build(_view(history, self.ongoing))
         except (DocumentError, *_DAMAGED) as error:
             self.trouble = f"the history cannot be drawn: {error}"
-            return "null"
+            return None
         if self._tail.cut:
             _renumber(data, np.array(numbers, dtype=np.int64))
         if not self.ongoing.ended:  # a call that has not returned may still return: its outcome is not unknown
             calls = data["calls"]
             calls["outcome"] = np.where(calls["done"] == NONE, timeline.OUTCOMES["ok"], calls["outcome"])
-        return timeline.encode(data | {"live": not self.ongoing.ended})
+        return compress(data | {"live": not self.ongoing.ended})
 
 
 def _quantile(values: list[int], share: float) -> float | None:

@@ -71,7 +71,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         measured=measured,
         figures=measures.figures(measured),
         plots=run_plots.draw(run, measured, pictures),
-        data=embed(timeline.encode(data)),
+        data=Markup(compress(data)),
         **_sequence(run, facts, data["offsets"]),
         style=page.source("style.css") + page.source("run.css"),
         script=Markup("\n").join(page.source(f"js/{name}") for name in SCRIPTS),
@@ -88,8 +88,3 @@ def _sequence(run: RunView, facts: timeline.RunFacts, offsets: dict[str, list[li
         "sequence_script": Markup("\n").join(page.source(f"js/{name}") for name in SEQUENCE_SCRIPTS),
         "sequence_style": page.source("sequence.css"),
     }
-
-
-def embed(data: str) -> Markup:
-    """Return JSON so that it cannot end the script element that contains it."""
-    return Markup(data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))

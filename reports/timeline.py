@@ -2,12 +2,12 @@
 calls.
 
 Times are microseconds since the first entry. Columns that never fall (``start``, ``invoked``, ``time``) are stored as
-differences. ``reports/templates/js/data.js`` reads this format; the two files must change together.
+differences. ``reports/columns.py`` compresses the data, and ``reports/templates/js/data.js`` reads it; the files must
+change together.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from harness.documents import DocumentError
 from harness.history import Call, History, HistoryError, Op
 
 from . import fences
-from .columns import NONE, TextNumbers, columns, pack
+from .columns import NONE, TextNumbers, columns
 from .document import compact
 from .holds import TimelineHold, find_holds
 from .model import EvidenceView, FaultView, InvolvedView, RunView
@@ -64,8 +64,8 @@ def find_facts(run: RunView) -> RunFacts:
 
 
 def build(run: RunView, facts: RunFacts | None = None) -> Data:
-    """Return the data that the page needs to draw ``run``; :func:`encode` converts it to the text that ``showRun``
-    reads."""
+    """Return the data that the page needs to draw ``run``; ``columns.compress`` converts it to the text that the page's
+    script reads."""
     history = run.history
     facts = facts or find_facts(run)
     calls, holds, stays = facts.calls, facts.holds, facts.stays
@@ -101,11 +101,6 @@ def build(run: RunView, facts: RunFacts | None = None) -> Data:
         "servers": list(run.servers),
         "texts": builder.texts.texts,
     }
-
-
-def encode(data: Data) -> str:
-    """Return the data of :func:`build` as JSON, with packed columns (``reports/columns.py``)."""
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, default=pack)
 
 
 def _last(run: RunView) -> int:

@@ -62,7 +62,7 @@ class FollowedRun:
         self._path = (lock, run)
         plan = _plan(store / lock / run)
         self._live = GrowingHistory(in_order=plan is not None and plan.cluster == "sim")
-        self._drawn = (-1, "null")
+        self._drawn: tuple[int, str | None] = (-1, None)
         self._one_at_a_time = threading.Lock()
 
     def now(self, folder: Path, known: int) -> bytes:
@@ -70,8 +70,8 @@ class FollowedRun:
         with self._one_at_a_time:
             recording = files.recording(folder)  # checked first, so that everything recorded before the end is read
             facts = self._facts(folder, recording, self._read())
-            drawn = "null" if facts["behind"] or known == self._live.read else self._draw()
-        return msgspec.json.encode(facts | {"timeline": msgspec.Raw(drawn.encode())})
+            drawn = None if facts["behind"] or known == self._live.read else self._draw()
+        return msgspec.json.encode(facts | {"timeline": drawn})
 
     def _read(self) -> float | None:
         """Read on; return the share (0 to 1) that has been read, None if only recently written entries are left."""
@@ -82,7 +82,7 @@ class FollowedRun:
             more, size = self._live.take(file), files.size(file)
         return self._live.read / size if more and size - self._live.read > FRESH else None
 
-    def _draw(self) -> str:
+    def _draw(self) -> str | None:
         if self._drawn[0] != self._live.read:
             self._drawn = (self._live.read, self._live.timeline())
         return self._drawn[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.reports.opened import CANVAS, Open, Reported, view, wait_until
 
@@ -223,10 +223,13 @@ def test_servers_and_tokens_are_available_as_text(opened: Open) -> None:
     assert "accepted 3 although stale, and refused 0" in text
 
 
+FOUND = "const found = await decompress(document.getElementById('run-data').textContent);"
+
+
 def view_after_update(page: Page, more: int, follow: bool) -> tuple[int, int]:
     """Return the view after the same run is shown again, grown by ``more`` µs."""
-    script = "([more, follow]) => { const data = JSON.parse(document.getElementById('run-data').textContent);"
-    page.evaluate(f"{script} data.end += more; showRun(data, {{ follow }}); }}", [more, follow])
+    grow = "found.data.end += more; showRun(readRun(found), { follow });"
+    page.evaluate(f"async ([more, follow]) => {{ {FOUND} {grow} }}", [more, follow])
     return view(page)
 
 
@@ -246,6 +249,19 @@ def test_an_update_of_the_run_keeps_the_view(opened: Open) -> None:
     assert then[1] - then[0] == pytest.approx(right - left, abs=2)
     page.click("[data-do=next]")
     assert page.locator("#timeline-said").inner_text().startswith("2 of 4")
+
+
+@pytest.mark.slow
+def test_a_browser_that_cannot_decompress_shows_why_the_timeline_is_missing(
+    browser: Browser, reported: Reported
+) -> None:
+    page = browser.new_page()
+    page.add_init_script("delete globalThis.DecompressionStream")
+    page.goto(reported("violation").as_uri())
+    said = page.locator("#timeline-said")
+    expect(said).to_have_text("The timeline cannot be drawn: DecompressionStream is not defined")
+    assert page.get_by_text("The timeline as text").is_visible()
+    page.close()
 
 
 ENDS = """() => {
@@ -301,8 +317,8 @@ def test_one_of_several_keys_can_be_chosen(opened: Open) -> None:
     page = opened("violation")
     chosen = page.get_by_label("Servers show")
     assert chosen.is_hidden()
-    nothing = "for (const name of Object.keys(data.stays)) data.stays[name] = 'b'; data.keys.push('k1'); showRun(data);"
-    page.evaluate(f"() => {{ const data = JSON.parse(document.getElementById('run-data').textContent); {nothing} }}")
+    nothing = "for (const name of Object.keys(stays)) stays[name] = 'b:0:0'; keys.push('k1'); showRun(readRun(found));"
+    page.evaluate(f"async () => {{ {FOUND} const {{ stays, keys }} = found.data; {nothing} }}")
     chosen.select_option("k1")
     assert page.evaluate("shownRun.key") == "k1"
     assert page.evaluate(NAMES) == ["n1 k1", "n5 k1"]

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import json
+import re
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from harness.checkers.holds import holds as checked_holds
 from harness.documents import DocumentError
 from harness.history import History, Op
 from harness.reports import holds, model, run_report, timeline, timeline_text, words
-from harness.reports.columns import pack
 from harness.reports.document import pairs
 from harness.reports.timeline_servers import ENDS
 from tests.reports import sample
+from tests.reports.packed import unpacked
 
 
 def change(folder: Path, **entries: Any) -> None:
@@ -355,16 +354,20 @@ def test_a_lock_without_tokens_has_no_token_lane(folder: Path) -> None:
     assert timeline_text.canvas_text(data)["tokens"] is None
 
 
-@pytest.mark.parametrize(
-    ("values", "letter", "bytes_each"),
-    [([], "b", 1), ([-128, 127], "b", 1), ([128], "h", 2), ([-40_000, 3], "i", 4), ([2**31], "d", 8)],
-)
-def test_columns_use_the_smallest_number_type(values: list[int], letter: str, bytes_each: int) -> None:
-    packed = pack(np.array(values, dtype=np.int64))
-    data = base64.b64decode(packed[1:])
-    assert (packed[0], len(data)) == (letter, bytes_each * len(values))
-    read = np.frombuffer(data, {"b": "<i1", "h": "<i2", "i": "<i4", "d": "<f8"}[letter])
-    assert read.tolist() == values
+def test_the_page_has_the_columns_of_the_timeline_and_the_same_run_gives_the_same_page(folder: Path) -> None:
+    run = model.load(folder)
+    page = run_report.render(run)
+    embedded = re.search('id="run-data">([^<]*)<', page)
+    assert embedded is not None
+    packed, data = unpacked(embedded[1]), timeline.build(run)
+    tables = [(packed.data[name], data[name]) for name in ("calls", "holds", "stays")]
+    tables += [(packed.data["tokens"][name], data["tokens"][name]) for name in ("grants", "shown")]
+    for texts, columns in tables:
+        assert {name: packed.column(text) for name, text in texts.items()} == {
+            name: column.tolist() for name, column in columns.items()
+        }
+    assert packed.data["texts"] == data["texts"]
+    assert run_report.render(model.load(folder)) == page
 
 
 def test_concurrent_holds_of_two_keys_have_separate_rows(folder: Path) -> None:

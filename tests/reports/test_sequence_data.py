@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import json
-import struct
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +14,20 @@ from harness.plan import FaultSpec, Plan
 from harness.reports import model, run_report, sequence, timeline
 from harness.reports.columns import compress
 from harness.run.runs import run
-
-DTYPES = {"b": "<i1", "h": "<i2", "i": "<i4", "d": "<f8"}
-
-
-def unpacked(text: str) -> tuple[dict[str, Any], bytes]:
-    """Return the JSON of compressed data, and the bytes of its columns."""
-    data = zlib.decompress(base64.b64decode(text))
-    (length,) = struct.unpack("<I", data[:4])
-    return json.loads(data[4 : 4 + length]), data[(4 + length + 7) // 8 * 8 :]
+from tests.reports.packed import unpacked
 
 
-@pytest.mark.parametrize("values", [[], [1, -1], [300], [70_000, -1], [2**40]])
-def test_compressed_columns_have_their_values_at_their_places(values: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("values", "letter"),
+    [([], "b"), ([-128, 127], "b"), ([128], "h"), ([-40_000, 3], "i"), ([70_000, -1], "i"), ([2**31], "d")],
+)
+def test_compressed_columns_have_their_values_in_the_smallest_number_type(values: list[int], letter: str) -> None:
     data = {"a": np.array([5], dtype=np.int64), "text": "é\ud800<", "b": np.array(values, dtype=np.int64)}
-    found, columns = unpacked(compress(data))
-    letter, begun, count = found["b"].split(":")
-    assert int(begun) % 8 == 0
-    assert np.frombuffer(columns, DTYPES[letter], int(count), int(begun)).tolist() == values
-    assert found["text"] == "é?<"
+    packed = unpacked(compress(data))
+    assert packed.column(packed.data["a"]) == [5]
+    assert packed.column(packed.data["b"]) == values
+    assert packed.data["b"].partition(":")[0] == letter
+    assert packed.data["text"] == "é?<"
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from io import BytesIO
@@ -20,6 +19,7 @@ from harness.run.store import HISTORY, RESULTS
 from harness.serve import live as pages
 from harness.serve.app import application
 from tests.checkers.story import Story
+from tests.reports.packed import unpacked
 from tests.serve.asking import Answer, request
 from tests.serve.writing import Recording, history_of, recorded_run
 
@@ -47,11 +47,6 @@ def old(*paths: Path) -> None:
         os.utime(path, (1, 1))
 
 
-def column(packed: str) -> list[int]:
-    kinds = {"b": "<i1", "h": "<i2", "i": "<i4", "d": "<f8"}
-    return [int(one) for one in np.frombuffer(base64.b64decode(packed[1:]), kinds[packed[0]])]
-
-
 def test_states_go_from_starting_to_the_verdict(recording: Recording) -> None:
     begun = data(recording)
     assert (begun["state"], begun["timeline"], begun["moment"]["granted"]) == ("starting", None, 0)
@@ -62,7 +57,7 @@ def test_states_go_from_starting_to_the_verdict(recording: Recording) -> None:
     assert early["state"] == later["state"] == "running"
     assert 0 < early["moment"]["granted"] < later["moment"]["granted"]
     assert 2.0 < early["moment"]["elapsed"] <= 2.5 < later["moment"]["elapsed"] <= 6.0
-    assert early["timeline"]["end"] < later["timeline"]["end"]
+    assert unpacked(early["timeline"]).data["end"] < unpacked(later["timeline"]).data["end"]
     assert later["verdict"] is None
     recording.until(1e9)
     recording.writer.close()
@@ -244,7 +239,7 @@ def test_unexpected_entries_do_not_raise(f: str, value: str) -> None:
     reader = GrowingHistory()
     line = f'{{"index":0,"time":1,"wall":1,"process":-1,"type":"ok","f":"{f}",{value}}}\n'
     reader.take(BytesIO(line.encode()))
-    assert reader.timeline() == "null" or not reader.trouble
+    assert reader.timeline() is None or not reader.trouble
     assert reader.moment().granted == 0
 
 
@@ -256,14 +251,17 @@ def test_a_long_run_is_read_in_parts_and_drawn_at_its_end(tmp_path: Path, monkey
     while reader.take(BytesIO(text)):
         parts += 1
     assert parts == 4
-    drawn = json.loads(reader.timeline())
-    starts = np.cumsum(column(drawn["calls"]["start"]))
+    timeline = reader.timeline()
+    assert timeline is not None
+    drawn = unpacked(timeline)
+    calls = {name: np.array(drawn.column(text)) for name, text in drawn.data["calls"].items()}
+    starts = np.cumsum(calls["start"])
     assert reader.moment().granted == 520
     assert reader.moment().cut
     assert starts[1] > 69e6, "what is older than a minute is not drawn"
-    assert drawn["end"] > 129e6
+    assert drawn.data["end"] > 129e6
     # Entry numbers are those of the file, and every completed call is whole.
-    invoked, done = np.cumsum(column(drawn["calls"]["invoked"])), np.array(column(drawn["calls"]["done"]))
+    invoked, done = np.cumsum(calls["invoked"]), calls["done"]
     numbers = text.splitlines()
     for index, later in zip(invoked[::37], done[::37], strict=True):
         first, second = json.loads(numbers[index]), json.loads(numbers[index + later])

@@ -130,6 +130,22 @@ def test_a_killed_run_and_a_stopped_server_are_reported(browser: Browser, record
     page.close()
 
 
+def test_a_browser_that_cannot_decompress_shows_everything_but_the_timeline(
+    browser: Browser, recording: Recording, base: str
+) -> None:
+    page = browser.new_page()
+    page.add_init_script("delete globalThis.DecompressionStream")
+    recording.until(2.0)
+    page.goto(base + recording.address)
+    expect(page.locator("#live-trouble")).to_have_text(
+        "The timeline cannot be drawn: DecompressionStream is not defined"
+    )
+    early = page.locator("#live-granted").inner_text()
+    recording.until(5.0)
+    expect(page.locator("#live-granted")).not_to_have_text(early)
+    page.close()
+
+
 def test_two_holders_are_highlighted(recording: Recording, page: Page, base: str) -> None:
     """Only after they have held together for so long that no release can still be under way."""
     [overlap, *_] = recording.result.verdicts["mutual-exclusion"].evidence

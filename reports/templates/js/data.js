@@ -5,11 +5,19 @@ const OUTCOMES = ["ok", "fail", "info"];
 const ENDS = ["open", "released", "expired", "early", "removed", "no answer", "not recorded"];
 const SIZES = { b: Int8Array, h: Int16Array, i: Int32Array, d: Float64Array };
 
-// A column as reports/columns.py packs it: a letter for the size of its numbers, and their bytes in base64.
-function unpack(text) {
-  const bytes = atob(text.slice(1)), buffer = new Uint8Array(bytes.length);
-  for (let i = 0; i < buffer.length; i++) buffer[i] = bytes.charCodeAt(i);
-  return new SIZES[text[0]](buffer.buffer);
+// Data as reports/columns.py compresses it. column(text) is the column that a text in the data stands for: a letter for
+// the size of its numbers, its first byte, and its number of values.
+async function decompress(text) {
+  const binary = atob(text.trim()), bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const buffer = await new Response(stream).arrayBuffer(), length = new DataView(buffer).getUint32(0, true);
+  const data = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length))), base = 8 * Math.ceil((4 + length) / 8);
+  const column = (text) => {
+    const [letter, begun, count] = text.split(":");
+    return new SIZES[letter](buffer, base + Number(begun), Number(count));
+  };
+  return { data, column };
 }
 
 function sums(differences) {
@@ -19,16 +27,17 @@ function sums(differences) {
   return values;
 }
 
-function unpackTable(table, ...rising) {
-  for (const name of Object.keys(table)) table[name] = unpack(table[name]);
+function readTable(table, column, ...rising) {
+  for (const name of Object.keys(table)) table[name] = column(table[name]);
   for (const name of rising) table[name] = sums(table[name]);
 }
 
-function readRun(run) {
+// The run in what decompress returns.
+function readRun({ data: run, column }) {
   run.end = Math.max(run.end, 1);
-  unpackTable(run.calls, "start", "invoked");
-  unpackTable(run.holds, "start", "acquired");
-  unpackTable(run.stays, "start");
+  readTable(run.calls, column, "start", "invoked");
+  readTable(run.holds, column, "start", "acquired");
+  readTable(run.stays, column, "start");
   const callsByLane = byLane(run.calls, run.recorded, run.clients.length);
   const holdsByLane = byLane(run.holds, run.recorded, run.clients.length);
   run.lanes = run.clients.map((name, i) => ({ name, calls: callsByLane[i], holds: holdsByLane[i] }));
@@ -38,15 +47,15 @@ function readRun(run) {
   run.texts[-1] = "";
   run.manyKeys = run.keys.length > 1;
   run.usualHold = run.holds.took.reduce((sum, took) => sum + Math.max(took, 0), 0) / Math.max(run.holds.took.length, 1);
-  if (run.tokens) readTokens(run);
+  if (run.tokens) readTokens(run, column);
   return run;
 }
 
 // Grants and accesses of each key, in the order of time.
-function readTokens(run) {
+function readTokens(run, column) {
   for (const name of ["grants", "shown"]) {
     const table = run.tokens[name];
-    unpackTable(table, "time");
+    readTable(table, column, "time");
     table.of = Object.fromEntries(run.keys.map((key) => [key, { rows: [], times: [] }]));
     for (let i = 0; i < table.time.length; i++) {
       const its = table.of[run.texts[table.key[i]]];

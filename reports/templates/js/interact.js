@@ -1,10 +1,10 @@
 // Zooming, moving and selecting a violation. The only entry point:
 //
-//   showRun(data, { follow = false } = {})
+//   showRun(run, { follow = false } = {})
 //
-// data is the parsed output of timeline.encode in reports/timeline.py. The caller must not use it afterwards. The
-// first call shows the first violation, or else the whole run. Each later call shows a newer state of the run, with the
-// same time range. With follow, the range moves to the end if the end was in view; a view of the whole run stays one.
+// run is what readRun returns; the caller must not use it afterwards. The first call shows the first violation, or else
+// the whole run. Each later call shows a newer state of the run, with the same time range. With follow, the range moves to
+// the end if the end was in view; a view of the whole run stays one.
 
 const NARROWEST = 20;  // µs
 
@@ -203,8 +203,8 @@ function goTo(state, button) {
 
 let shownRun = null;
 
-function showRun(data, { follow = false } = {}) {
-  const run = readRun(data), first = shownRun === null, before = shownRun?.run;
+function showRun(run, { follow = false } = {}) {
+  const first = shownRun === null, before = shownRun?.run;
   shownRun ??= newState();
   const state = shownRun;
   state.run = run;

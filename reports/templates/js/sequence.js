@@ -128,6 +128,6 @@ async function copySteps(state) {
   state.by("copied").textContent = `${lines.length} steps copied`;
 }
 
-unpackSequence(document.getElementById("sequence-data").textContent.trim()).then(showSequence, (error) => {
+runShown.then(() => decompress(document.getElementById("sequence-data").textContent)).then(readSequence).then(showSequence).catch((error) => {
   document.getElementById("sequence-waits").textContent = `The messages cannot be shown: ${error.message ?? error}`;
 });

@@ -1,25 +1,9 @@
 // The data of the message viewer, which reports/sequence.py writes and reports/columns.py compresses.
 
-async function unpackSequence(text) {
-  const binary = atob(text), bytes = new Uint8Array(binary.length);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  const buffer = await new Response(stream).arrayBuffer(), length = new DataView(buffer).getUint32(0, true);
-  const data = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-  return readSequence(data, buffer, 8 * Math.ceil((4 + length) / 8));
-}
-
-// A column is a letter for the size of its numbers, its first byte, and its number of values.
-function placedColumn(buffer, base, text) {
-  const [letter, begun, count] = text.split(":");
-  return new SIZES[letter](buffer, base + Number(begun), Number(count));
-}
-
-function readSequence(data, buffer, base) {
-  for (const table of [data.messages, data.states]) for (const name of Object.keys(table)) table[name] = placedColumn(buffer, base, table[name]);
-  for (const name of ["number", "since"]) data.messages[name] = sums(data.messages[name]);
-  data.states.time = sums(data.states.time);
-  for (const group of data.groups) group.decisive = new Set(placedColumn(buffer, base, group.decisive));
+function readSequence({ data, column }) {
+  readTable(data.messages, column, "number", "since");
+  readTable(data.states, column, "time");
+  for (const group of data.groups) group.decisive = new Set(column(group.decisive));
   data.texts[-1] = "";
   data.lane = new Map(data.hosts.map((name, i) => [name, i]));
   data.servers = data.hosts.filter((name) => !data.clients.includes(name));

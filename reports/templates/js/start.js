@@ -1,3 +1,7 @@
-// The report's own run.
+// The report's own run. The message viewer waits until the run is shown.
 
-showRun(JSON.parse(document.getElementById("run-data").textContent));
+const runShown = decompress(document.getElementById("run-data").textContent).then((found) => showRun(readRun(found)));
+runShown.catch((error) => {
+  document.getElementById("timeline-said").textContent = `The timeline cannot be drawn: ${error.message ?? error}`;
+  throw error;
+});

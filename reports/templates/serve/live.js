@@ -23,7 +23,7 @@ async function ask() {
     lost("harness serve does not answer. Is it still running? This page shows the last answer.");
     return setTimeout(ask, AGAIN);
   }
-  show(told);
+  await show(told).catch((error) => lost(`The timeline cannot be drawn: ${error.message ?? error}`));
   const ended = told.state === "over" || told.state === "interrupted";
   if (!ended || told.behind !== null) setTimeout(ask, told.behind === null ? EVERY : 0);
 }
@@ -33,7 +33,7 @@ function lost(sentence) {
   text("trouble", sentence);
 }
 
-function show(told) {
+async function show(told) {
   const { moment } = told;
   lost(moment.trouble && `No more can be shown: ${moment.trouble}.`);
   showState(told);
@@ -43,7 +43,7 @@ function show(told) {
   list("keys", [...moment.keys.map((key) => keyLine(key, moment)), ...more(moment)], "No acquire yet.");
   list("faults", moment.faults.map((fault) => faultLine(fault, moment)), "No active fault.");
   at("cut").hidden = !moment.cut;
-  if (told.timeline) showTimeline(told.timeline);
+  if (told.timeline) showTimeline(readRun(await decompress(told.timeline)));
   live.read = told.read;
 }
 
@@ -128,10 +128,10 @@ function faultLine(fault, moment) {
 }
 
 // After the reader moved or zoomed, follow the end again only on request, or if the end was in view.
-function showTimeline(data) {
+function showTimeline(seen) {
   const view = shownRun?.view;
   if (live.view && (view.from !== live.view.from || view.until !== live.view.until)) live.mode = "free";
-  showRun(data, { follow: true });
+  showRun(seen, { follow: true });
   const { run, keys } = shownRun;
   for (const item of document.querySelectorAll("[data-tokens]")) item.hidden = !run.tokens;
   keys.parentElement.hidden ||= !run.tokens;
