@@ -32,8 +32,17 @@ def annotate(
 ) -> None:
     """Print an annotation with a sentence and the path of the report, if GitHub Actions runs this and ``valid`` is not
     True. A ``place`` outside the checked-out repository is left out, because GitHub could not show it."""
-    level = LEVELS.get(valid) if valid is not True else None
-    if level is None or os.environ.get(ACTIONS) != "true":
+    if valid is not True:
+        _annotate(LEVELS[valid], title, sentence, report, place)
+
+
+def annotate_conclusion(title: str, sentence: str, report: Path | None = None, place: Place | None = None) -> None:
+    """Print the conclusion of a study as a notice, if GitHub Actions runs this."""
+    _annotate("notice", title, sentence, report, place)
+
+
+def _annotate(level: str, title: str, sentence: str, report: Path | None, place: Place | None) -> None:
+    if os.environ.get(ACTIONS) != "true":
         return
     file, line = _in_workspace(place)
     properties = {**({"file": file, "line": str(line)} if file else {}), "title": title}

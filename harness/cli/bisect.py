@@ -43,6 +43,7 @@ from .options import (
     with_requirements,
 )
 from .run import faults_named
+from .study_annotations import annotate_bisection
 from .terminal import print_document
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ def bisect_command(
     )
     document, folder = _bisected(request, out, quiet=json or quiet)
     printed(lambda: _print(document, folder, json=json, quiet=quiet))
+    if not json and not quiet:
+        annotate_bisection(document, folder / "bisect.html")
     raise typer.Exit(VALID if document.first_changed is not None else UNKNOWN)
 
 

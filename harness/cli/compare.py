@@ -43,6 +43,7 @@ from .options import (
     worker_count,
 )
 from .run_shared import AUTO, refuse_unknown_cluster
+from .study_annotations import annotate_comparison
 from .terminal import WIDE, print_document
 from .versions import ImagesOption, VersionsOption, compare_and_print, compare_images_and_print
 
@@ -116,6 +117,8 @@ def compare_command(
     console.print(f"cluster: {chosen_cluster}{because}; {counted(len(wanted), 'lock')}, {faults}", soft_wrap=True)
     document, page = _compared(request, out, count, scheduler or None, console)
     printed(lambda: _print_comparison(document, page, json=json, quiet=quiet))
+    if not json and not quiet:
+        annotate_comparison(document, page)
     raise typer.Exit(exit_status(document))
 
 

@@ -49,6 +49,7 @@ from .options import (
     worker_count,
 )
 from .run_options import Image
+from .study_annotations import annotate_sweep, point_words
 from .terminal import print_document
 from .verdicts import print_status
 
@@ -129,6 +130,8 @@ def sweep_command(
         write_file(path, (folder / name).read_bytes())
     status = exit_status(document)
     printed(lambda: print_status(status) if quiet and not json else _print_sweep(document, folder, json=json))
+    if not json and not quiet:
+        annotate_sweep(document, folder / "sweep.html")
     raise typer.Exit(status)
 
 
@@ -198,8 +201,7 @@ def _print_sweep(document: SweepDocument, folder: Path, *, json: bool) -> None:
             console.print(f"ttl {ttl:g} s: the leases that were granted on {cluster} are of {lease:g} s")
     for point in document.points:
         if point.why_unknown:
-            where = f"{point.cluster}, ttl {point.ttl:g} s, hold {point.hold:g} s, pause {point.pause:g} s"
-            console.print(f"unknown at {where}: {point.why_unknown}", soft_wrap=True, markup=False)
+            console.print(f"unknown at {point_words(point)}: {point.why_unknown}", soft_wrap=True, markup=False)
     if document.interrupted:
         console.print("interrupted: not every run that was asked for has been measured")
     print_place("report", folder / "sweep.html")

@@ -21,6 +21,7 @@ from harness.run.store import new_versions, write_results
 
 from .links import print_place
 from .options import printed, progress_bar
+from .study_annotations import annotate_versions
 from .terminal import print_document
 from .verdicts import print_status
 
@@ -69,6 +70,8 @@ def _printed(compare: Study, out: Path, *, json: bool, quiet: bool, builds: bool
             _print(document, folder)
 
     printed(write)
+    if not json and not quiet:
+        annotate_versions(document, folder / "versions.html")
     return status
 
 
