@@ -127,8 +127,7 @@ def bisect_command(
     )
     document, folder = _bisected(request, out, quiet=json or quiet)
     printed(lambda: _print(document, folder, json=json, quiet=quiet))
-    if not json and not quiet:
-        annotate_bisection(document, folder / "bisect.html")
+    annotate_bisection(document, folder / "bisect.html")
     raise typer.Exit(VALID if document.first_changed is not None else UNKNOWN)
 
 

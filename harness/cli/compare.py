@@ -117,8 +117,7 @@ def compare_command(
     console.print(f"cluster: {chosen_cluster}{because}; {counted(len(wanted), 'lock')}, {faults}", soft_wrap=True)
     document, page = _compared(request, out, count, scheduler or None, console)
     printed(lambda: _print_comparison(document, page, json=json, quiet=quiet))
-    if not json and not quiet:
-        annotate_comparison(document, page)
+    annotate_comparison(document, page)
     raise typer.Exit(exit_status(document))
 
 

@@ -1,7 +1,4 @@
-"""Annotations of studies in GitHub Actions: a line for each violated or unknown result, and one for the conclusion.
-
-Callers leave them out with ``--json`` and ``--quiet``.
-"""
+"""Annotations of studies in GitHub Actions: a line for each violated or unknown result, and one for the conclusion."""
 
 from __future__ import annotations
 

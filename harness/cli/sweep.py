@@ -130,8 +130,7 @@ def sweep_command(
         write_file(path, (folder / name).read_bytes())
     status = exit_status(document)
     printed(lambda: print_status(status) if quiet and not json else _print_sweep(document, folder, json=json))
-    if not json and not quiet:
-        annotate_sweep(document, folder / "sweep.html")
+    annotate_sweep(document, folder / "sweep.html")
     raise typer.Exit(status)
 
 

@@ -70,8 +70,7 @@ def _printed(compare: Study, out: Path, *, json: bool, quiet: bool, builds: bool
             _print(document, folder)
 
     printed(write)
-    if not json and not quiet:
-        annotate_versions(document, folder / "versions.html")
+    annotate_versions(document, folder / "versions.html")
     return status
 
 

@@ -149,15 +149,15 @@ COMMANDS: dict[str, tuple[Any, str, Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("study", COMMANDS)
-def test_each_study_ends_with_its_conclusion_and_json_and_quiet_have_no_annotation(
-    study: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("option", [(), ("--json",), ("--quiet",)])
+def test_each_study_ends_with_its_conclusion_on_stderr(
+    study: str, option: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, runs, document, command = COMMANDS[study]
     monkeypatch.setattr(module, runs, lambda *_, **__: (document, PAGE))
-    harness(*command)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.partition(" ")[0] for line in lines if line.startswith("::error")]
+    harness(*command, *option)
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert [line for line in lines if line.startswith("::error ")]
     assert lines[-1].startswith("::notice ")
-    for option in ("--json", "--quiet"):
-        harness(*command, option)
-        assert "::" not in capsys.readouterr().err
+    assert "::" not in out
