@@ -76,8 +76,7 @@ def has_ordered_times(found: CountedRun) -> None:
 
 
 def has_lines(found: CountedRun) -> None:
-    """Nearly all messages of clients in Python have their four times, their call and their line. Heartbeats have no
-    line."""
+    """Nearly all messages of clients in Python have their four times and their line. Heartbeats have no line."""
     messages = [one for one in found.trace.messages if one.arrived is not None and one.name not in KEEPS_ALIVE]
     placed = [one for one in messages if one.sent and one.arrived and one.executed and one.replied and one.file]
     assert len(placed) > 0.9 * len(messages)
