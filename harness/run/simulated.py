@@ -20,6 +20,7 @@ from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
 from harness.history import Op
 from harness.history.lock_keys import KeyState
+from harness.lock_impls.asynchronous import CURRENT_CALL
 from harness.plan import Plan
 from harness.sim.message_log import Entry, MessageLog
 from harness.sim.patches import virtual, why_unsupported
@@ -132,7 +133,7 @@ def _message_log(cluster: SimCluster, channel: Channel) -> MessageLog:
     def send_place(place: Place) -> None:
         channel.send(Frame.PLACE, msgspec.json.encode(place))
 
-    return cluster.log_messages(PlaceFinder(code_of, send_place), send)
+    return cluster.log_messages(PlaceFinder(code_of, send_place), CURRENT_CALL.get, send)
 
 
 def _command_sender(channel: Channel) -> Callable[[Command], None]:

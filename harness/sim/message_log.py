@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection
+from types import FrameType
 from typing import Any, Final
 
 from greenlet import getcurrent
 
-from .kernel import Kernel, Task
+from .call_finder import CallFinder, CurrentCall
+from .kernel import Kernel, Life, Task
 from .places import NOWHERE, PlaceFinder
 
 OPENED: Final = 0
@@ -35,8 +37,6 @@ FRAMES: Final = 3
 """Number of frames of the simulator that are innermost when a client sends."""
 MOST_BYTES: Final = 1 << 27
 """Number of bytes of data after which logging ends."""
-LOCK_CALLS: Final = frozenset({"acquire", "extend", "check", "release", "add"})
-"""Calls of a history that are calls of a lock."""
 
 
 class StreamLog:
@@ -70,7 +70,7 @@ class StreamLog:
 class MessageLog:
     """Logs the streams between hosts ``clients`` and ``servers``, and passes entries on in batches, by ``sink``.
 
-    ``places`` finds the lines of the lock's code that send.
+    ``places`` finds the lines of the lock's code that send, and ``current_call`` the calls that event loops make.
     """
 
     def __init__(
@@ -79,13 +79,14 @@ class MessageLog:
         clients: Collection[str],
         servers: Collection[str],
         places: PlaceFinder,
+        current_call: CurrentCall,
         sink: Callable[[list[Entry]], None],
     ) -> None:
         self.kernel = kernel
         self._clients = frozenset(clients)
         self._servers = frozenset(servers)
         self.places = places
-        self._place = places.find
+        self._current_call = current_call
         self._sink = sink
         self.entries: list[Entry] = []
         """Entries that wait to be passed on."""
@@ -93,8 +94,10 @@ class MessageLog:
         self._bytes_left = MOST_BYTES
         self.full = False
         """True if logging has ended because of the size."""
-        self._callers: dict[str, dict[Task, int]] = {client: {} for client in clients}
-        """Tasks with a call of the lock in progress, and its process number, by host."""
+        self._calls: dict[Life, CallFinder] = {}
+        """Calls of each process."""
+        self._threads: dict[int, Task] = {}
+        """Tasks that call the lock, by the ids of the threads that they simulate."""
 
     def flush(self) -> None:
         """Pass on the entries that wait."""
@@ -112,17 +115,15 @@ class MessageLog:
             self.entries.append((OPENED, number, self.kernel.now, source, target, name))
         return StreamLog(self, number), StreamLog(self, number + 1)
 
-    def note_call(self, client: str, type_: str, f: str, process: int) -> None:
+    def note_call(self, type_: str, f: str, process: int) -> None:
         """Note that the current task begins (``invoke``) or ends a call of the history."""
         task = getcurrent()
-        if f not in LOCK_CALLS or not isinstance(task, Task):
+        if not isinstance(task, Task):
             return
-        if type_ == "invoke":
-            self._callers[client][task] = process
-        else:
-            self._callers[client].pop(task, None)
-            if f == "acquire":
-                self.flush()  # a grant may be the violation at which the run stops
+        self._threads[task.ident] = task
+        self._calls_of(task).note_call(task.ident, type_, f, process)
+        if f == "acquire" and type_ != "invoke":
+            self.flush()  # a grant may be the violation at which the run stops
 
     def has_room(self, size: int) -> bool:
         """Return whether so many more bytes are logged; otherwise end the log."""
@@ -139,14 +140,14 @@ class MessageLog:
         task = getcurrent()
         if not isinstance(task, Task):
             return NOBODY, NOBODY
-        callers = self._callers[task.host.name]
-        place = self._place(sys._getframe(FRAMES))
-        process = callers.get(task)
-        if process is not None or not callers:
-            return (NOBODY if process is None else process), max(place, NOBODY)
-        # A thread of the client library or an event loop sends for a call that waits in another thread. A thread that
-        # a lock or its connection has started, such as one that renews, sends for itself.
-        if len(callers) > 1 or (place != NOBODY and task.running_loop is None):
-            return NOBODY, max(place, NOBODY)
-        ((caller, process),) = callers.items()
-        return process, max(self._place(caller.gr_frame) if place == NOBODY else place, NOBODY)
+        return self._calls_of(task).origin(task.ident, sys._getframe(FRAMES))
+
+    def _calls_of(self, task: Task) -> CallFinder:
+        """Return the calls of the task's process."""
+        calls = self._calls.get(task.life)
+        if calls is None:
+            calls = self._calls[task.life] = CallFinder(self.places, self._current_call, self._frame_of)
+        return calls
+
+    def _frame_of(self, thread: int) -> FrameType | None:
+        return self._threads[thread].gr_frame

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final
 
 from harness.documents.messages import SCHEMA, MessageTrace
 from harness.history import TYPES, History
+from harness.sim.call_finder import LOCK_CALLS
 
 from .decoding import KEEPS_ALIVE, Rendering, decode
 from .log import LogHead
 from .scripts import script_names
 from .streams import Piece, Streams
 from .windows import MOST, within
-
-LOCK_CALLS: Final = frozenset({"acquire", "extend", "check", "release", "add"})
 
 
 def build(head: LogHead, streams: Streams, history: History) -> MessageTrace:

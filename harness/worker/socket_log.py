@@ -7,7 +7,6 @@ Libraries in C, such as libpq and gRPC's, use sockets of their own: of their con
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import sys
@@ -19,8 +18,9 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from harness.history.socket_entries import OPENED, PLACE, RECEIVED, SENT, SOURCE, Entry
-from harness.lock_impls.asynchronous import CURRENT_CALL, LoopCall
-from harness.sim.places import NOWHERE, Place, PlaceFinder, source_name
+from harness.lock_impls.asynchronous import CURRENT_CALL
+from harness.sim.call_finder import CallFinder
+from harness.sim.places import Place, PlaceFinder, source_name
 
 from .lock_code import code_of
 
@@ -29,7 +29,6 @@ BATCH: Final = 64
 MOST_ENTRIES: Final = 2_000_000
 MOST_SOURCE: Final = 100_000
 """Number of characters of a source file."""
-LOCK_CALLS: Final = frozenset({"acquire", "extend", "check", "release", "add"})
 _OTHER: Final = -1
 """Number of a connection that is not to one of the servers."""
 
@@ -50,10 +49,7 @@ class SocketLog:
         self._finder = PlaceFinder(code_of, self._on_place)
         self._sources: dict[str, str] = {}
         """Names of sources by their paths."""
-        self._callers: dict[int, int] = {}
-        """Process numbers of the calls in progress, by thread."""
-        self._overlapping: set[int] = set()
-        """Threads whose call in progress overlaps another call, which may have ended."""
+        self._calls = CallFinder(self._finder, CURRENT_CALL.get, lambda thread: sys._current_frames().get(thread))
 
     def install(self) -> None:
         """Replace the methods of sockets until :meth:`uninstall`."""
@@ -80,24 +76,17 @@ class SocketLog:
 
     def note_call(self, type_: str, f: str, process: int) -> None:
         """Note that a call of the lock in this thread begins (``invoke``) or ends."""
-        if f not in LOCK_CALLS:
-            return
-        thread = threading.get_ident()
         with self._guard:
-            if type_ == "invoke":
-                if self._callers:
-                    self._overlapping.update((thread, *self._callers))
-                self._callers[thread] = process
-            else:
-                self._callers.pop(thread, None)
-                self._overlapping.discard(thread)
+            self._calls.note_call(threading.get_ident(), type_, f, process)
 
     def _sending(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def send(sock: socket.socket, data: Any, *flags: int) -> Any:
             number = self._number(sock)
             if number == _OTHER:
                 return original(sock, data, *flags)
-            began, (process, place) = time.monotonic_ns(), self._origin(sys._getframe(1))
+            began = time.monotonic_ns()
+            with self._guard:  # places have numbers in the order of their entries
+                process, place = self._calls.origin(threading.get_ident(), sys._getframe(1))
             sent = original(sock, data, *flags)
             size = sent if sent is not None else memoryview(data).nbytes  # sendall returns nothing
             self._add([SENT, number, began, size, process, place])
@@ -137,40 +126,6 @@ class SocketLog:
         self._opened += 1
         self._add([OPENED, number, here[1], *there])
         return number
-
-    def _origin(self, frame: Any) -> tuple[int, int]:
-        """Return the process of the call that sends, and the place in the lock's code."""
-        call = CURRENT_CALL.get()
-        with self._guard:  # places have numbers in the order of their entries
-            if call is None:
-                process, place = self._origin_in_thread(frame)
-            elif call.ended or not self._sends_for(call):
-                process, place = None, self._finder.find(frame)
-            else:
-                process, place = self._callers.get(call.thread), self._finder.find_in_call(frame, call.task)
-        return NOWHERE if process is None else process, max(place, NOWHERE)
-
-    def _origin_in_thread(self, frame: Any) -> tuple[int | None, int]:
-        place = self._finder.find(frame)
-        process = self._callers.get(threading.get_ident())
-        if process is None and len(self._callers) == 1 and place == NOWHERE:
-            # A thread or an event loop of the library sends for the one call that waits in another thread.
-            for thread, caller in list(self._callers.items()):
-                process, place = caller, self._finder.find(sys._current_frames().get(thread))
-        return process, place
-
-    def _sends_for(self, call: LoopCall) -> bool:
-        """Return whether what is sent now certainly belongs to the current call, which is in progress.
-
-        What the task that awaits the call sends does. A task or thread that the call has started may be the one that
-        writes all data of a connection, so no other call may have been in progress since. A callback of the event loop
-        sends what did not fit into the socket before, by any call.
-        """
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:  # a thread without an event loop, such as one of asyncio.to_thread
-            return call.thread not in self._overlapping
-        return task is call.task or (task is not None and call.thread not in self._overlapping)
 
     def _on_place(self, place: Place) -> None:
         file, line, function = place

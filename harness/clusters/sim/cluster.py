@@ -21,6 +21,7 @@ from harness.clusters.floods import floods_class
 from harness.errors import ProcessEnds
 from harness.history.lock_keys import OnKeyChange
 from harness.sim import exits
+from harness.sim.call_finder import CurrentCall
 from harness.sim.hosts import EPOCH, SimHost
 from harness.sim.kernel import BOOT, DEAD, FROZEN, RUNNING, SECOND, Kernel, Task
 from harness.sim.message_log import Entry, MessageLog
@@ -185,17 +186,19 @@ class SimCluster(LinkMethods):
             return listening
 
         def noted(**entry: Any) -> None:
-            log.note_call(client, entry["type_"], entry["f"], entry["process"])
+            log.note_call(entry["type_"], entry["f"], entry["process"])
             listening(**entry)
 
         return noted
 
-    def log_messages(self, places: PlaceFinder, sink: Callable[[list[Entry]], None]) -> MessageLog:
+    def log_messages(
+        self, places: PlaceFinder, current_call: CurrentCall, sink: Callable[[list[Entry]], None]
+    ) -> MessageLog:
         """Log what clients and servers send each other from now on; call this before :meth:`run`. The arguments are
         those of :class:`harness.sim.message_log.MessageLog`."""
         clients = [machine.name for machine in self.hosts if machine.role == "client"]
         servers = [machine.name for machine in self.hosts if machine.role != "client"]
-        log = self._network.log = MessageLog(self._kernel, clients, servers, places, sink)
+        log = self._network.log = MessageLog(self._kernel, clients, servers, places, current_call, sink)
         return log
 
     def spawn(self, client: str, main: Callable[[Checkpoint], None]) -> Callable[[float], bool]:
