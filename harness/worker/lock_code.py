@@ -25,9 +25,9 @@ _CONNECTS: Final = re.compile(r"_(client|connections|engine)$")
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _CLIENT_LIBRARIES: Final = frozenset(
     {
-        "aiozk", "asyncmy", "celery", "consul", "coredis", "django", "etcd3", "gevent", "greenlet", "grpc", "hazelcast",
-        "kazoo", "kombu", "nats", "pg8000", "psycopg", "psycopg2", "pymemcache", "pymysql", "redis", "requests",
-        "scramp", "sqlalchemy", "tenacity", "urllib3", "wrapt",
+        "aioredis", "aiozk", "anyio", "asyncmy", "asyncpg", "celery", "consul", "coredis", "django", "etcd3", "gevent",
+        "greenlet", "grpc", "hazelcast", "kazoo", "kombu", "nats", "pg8000", "psycopg", "psycopg2", "pymemcache",
+        "pymysql", "redis", "requests", "scramp", "sqlalchemy", "tenacity", "urllib3", "wrapt",
     }
 )  # fmt: skip
 """Packages that talk to servers for locks, or call them. Their files count only if named after a lock."""

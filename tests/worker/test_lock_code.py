@@ -21,6 +21,8 @@ INSTALLED = Path("/usr/lib/python3/dist-packages")
         ("redis/lock.py", "lock"),
         ("redis/connection.py", "other"),
         ("nats/aio/transport.py", "other"),
+        ("anyio/_backends/_asyncio.py", "other"),
+        ("aioredis/connection.py", "other"),
         ("hazelcast/reactor.py", "other"),
         ("my_lock.py", "lock"),
     ],
