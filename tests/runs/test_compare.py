@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace as with_
@@ -211,7 +211,9 @@ def test_a_cell_runs_on_servers_that_the_fault_can_affect() -> None:
 
 
 @pytest.mark.parametrize(("cluster", "cluster_too"), [("sim", False), ("docker", True)])
-def test_the_loss_of_a_server_is_tried_on_the_kinds_of_this_cluster(cluster: Any, cluster_too: bool) -> None:
+def test_the_loss_of_a_server_is_tried_on_the_kinds_of_this_cluster(
+    cluster: Literal["sim", "docker"], cluster_too: bool
+) -> None:
     found = jobs(ComparisonRequest(locks=("redis-token",), cluster=cluster))
     kinds = [plan.kind for job in found if job.name == "no-single-point" for plan in job.plans]
     assert kinds == ["redis-single", "redis-sentinel", *["redis-cluster"] * cluster_too]
