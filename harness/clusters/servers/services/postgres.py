@@ -10,6 +10,7 @@ from pg8000.native import Connection, identifier
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.servers.adapter import PATIENCE_S, SHOWN, NoAnswerError, OwnServer
 from harness.clusters.servers.tls import TlsBegin
+from harness.clusters.servers.tls_connections import SSL_REQUEST
 
 _TABLES = "SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
 
@@ -18,9 +19,7 @@ class PostgresServer(OwnServer):
     """See :class:`harness.clusters.servers.adapter.OwnServer`. Its keys are the tables of the address's database, by
     default ``harness``, to which the address's user connects, by default ``harness`` without a password."""
 
-    # A request for TLS, which is answered by one byte.
-    HELLO: ClassVar[bytes] = b"\0\0\0\x08\x04\xd2\x16\x2f"
-
+    HELLO: ClassVar[bytes] = SSL_REQUEST  # it is answered by one byte
     TLS_BEGIN: ClassVar[TlsBegin] = "postgres"
 
     @property
