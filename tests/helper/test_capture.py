@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from threading import Event, Thread
 
 import pytest
 
@@ -86,3 +87,26 @@ def test_capture_ends_at_its_size(hosts: list[tuple[Namespace, str]], monkeypatc
     facts = capture.stop()
     assert facts["bytes"] <= 110_000
     assert facts["cut_ns"] > 0
+
+
+def test_capture_ends_while_the_server_goes_on_sending(hosts: list[tuple[Namespace, str]]) -> None:
+    capture = Capture(hosts[0][0], PORT)
+    ended = Event()
+
+    def keep_sending() -> None:
+        while not ended.wait(0.01):
+            exchange(hosts, PORT, b"ask", b"answer")
+
+    sender = Thread(target=keep_sending)
+    sender.start()
+    stopping = Thread(target=capture.stop, daemon=True)
+    try:
+        while not capture.part(0, 1):
+            time.sleep(0.01)
+        stopping.start()
+        stopping.join(20)
+        assert not stopping.is_alive()
+        assert capture.stop()["lost"] == 0
+    finally:
+        ended.set()
+        sender.join()

@@ -37,11 +37,21 @@ SOL_PACKET, PACKET_STATISTICS = 263, 6
 _IP: Final = struct.Struct(">BxHxxxxxBxx4s4s")
 _TCP: Final = struct.Struct(">HHIIBB")
 _TIME: Final = struct.Struct("qq")
+_REJECT: Final = (0x06, 0, 0, 0)
+"""The instruction of a BPF program that rejects the packet."""
 
 
-def _filter(port: int) -> bytes:
+def _set_filter(opened: socket.socket, code: list[tuple[int, int, int, int]]) -> None:
+    """Let the socket receive from now on what a classic BPF program accepts."""
+    program = b"".join(struct.pack("HBBI", *line) for line in code)
+    buffer = ctypes.create_string_buffer(program)
+    pointer = struct.pack("HxxxxxxP", len(code), ctypes.addressof(buffer))
+    opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, pointer)
+
+
+def _to_and_from(port: int) -> list[tuple[int, int, int, int]]:
     """Return a classic BPF program that accepts TCP packets over IPv4 to and from a port."""
-    code = [
+    return [
         (0x30, 0, 0, 9),  # protocol of the IP header
         (0x15, 0, 6, socket.IPPROTO_TCP),
         (0xB1, 0, 0, 0),  # x = length of the IP header
@@ -50,9 +60,8 @@ def _filter(port: int) -> bytes:
         (0x48, 0, 0, 2),  # destination port
         (0x15, 0, 1, port),
         (0x06, 0, 0, 0x40000),  # accept
-        (0x06, 0, 0, 0),
+        _REJECT,
     ]
-    return b"".join(struct.pack("HBBI", *line) for line in code)
 
 
 def clock_difference() -> int:
@@ -85,6 +94,7 @@ class Capture:
         all are lost if somebody set that."""
         if not self._stopping.is_set():
             time.sleep(IDLE_S)  # packets of this moment
+            _set_filter(self._socket, [_REJECT])  # so that the thread comes to an end while servers go on sending
             self._stopping.set()
             self._thread.join()
             self._socket.close()
@@ -132,11 +142,7 @@ class Capture:
 
 def _open(port: int) -> socket.socket:
     opened = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-    program = _filter(port)
-    buffer = ctypes.create_string_buffer(program)
-    opened.setsockopt(
-        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
-    )
+    _set_filter(opened, _to_and_from(port))
     opened.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
     opened.setblocking(False)
