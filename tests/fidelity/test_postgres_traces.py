@@ -175,9 +175,12 @@ def test_traffic_is_checked_until_locks_are_released_by_way_of_the_catalogue() -
     assert "no table of locks" in found.why
 
 
-def test_server_behind_pgbouncer_is_not_checked() -> None:
-    recording = msgspec.structs.replace(Server().traffic.recording(), kind="postgres-pgbouncer")
-    assert "PgBouncer" in check_recording(recording, {}).why
+@pytest.mark.parametrize(
+    ("kind", "why"), [("postgres-pgbouncer", "PgBouncer"), ("postgres-replicated", "a primary with standbys")]
+)
+def test_kind_of_cluster_that_is_not_checked(kind: str, why: str) -> None:
+    recording = msgspec.structs.replace(Server().traffic.recording(), kind=kind)
+    assert why in check_recording(recording, {}).why
 
 
 def test_connection_that_was_refused_is_left_out() -> None:

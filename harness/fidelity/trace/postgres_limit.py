@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from harness.clusters.kinds.postgres import POOLED
+from harness.clusters.kinds.postgres import POOLED, REPLICATED
 from harness.clusters.wire import WireRecording
 from harness.protocols.postgres import answer
 
@@ -26,6 +26,8 @@ def limit(recording: WireRecording, found: Sequence[Life], options: Mapping[str,
     """
     if recording.kind == POOLED.name:
         return Limit("what PgBouncer and PostgreSQL send each other is not recorded")
+    if recording.kind == REPLICATED.name:
+        return Limit("there is no specification of a primary with standbys")
     if not _TIMEOUTS.isdisjoint(options):
         return Limit(_WHY)
     for talk in (talk for life in found for talk in life.conversations):
