@@ -50,6 +50,8 @@ _APPLIED: Final = {
     "LeaseRevoke": "revoke",
 }  # fmt: skip
 """Names of entries of the log."""
+_OF_A_LEASE: Final = UNORDERED | {"LeaseRevoke"}
+"""Methods whose request names a lease."""
 _UNKNOWN_LEASE: Final = 0x7F << 56
 """From here on are the ids of leases whose client got no answer."""
 
@@ -89,8 +91,9 @@ class _Call:
 class _State:
     """The replicated state of a member, its watches and its checks."""
 
-    def __init__(self, min_ttl: int) -> None:
+    def __init__(self, min_ttl: int, now_ns: int = 0) -> None:
         self.host = SteppedHost(_NoService(), 0)
+        self.host.now = now_ns
         self.store = EtcdStore()
         self.lessor = Lessor(min_ttl)
         self.lessor.start(self.host, self._ignore)
@@ -163,6 +166,11 @@ class EtcdSpecification(Specification):
         self._replies = {
             id(request): reply for life in found for talk in life.conversations for request, reply in pairs(talk)
         }
+        requests = {id(request): request for request in in_order(found)}
+        self._lease_ids = {number: parsed(one).ID for number, one in requests.items() if method_of(one) in _OF_A_LEASE}
+        self._responses = {
+            number: response_of(method_of(requests[number]), reply.data) for number, reply in self._replies.items()
+        }
         self._several = any(_most_watches(talk) > 1 for life in found for talk in life.conversations)
         self._now: Revisions | None = None
         self._state = _State(min_ttl)
@@ -178,7 +186,7 @@ class EtcdSpecification(Specification):
     def start(self, life: Life, chosen: int) -> None:  # noqa: ARG002
         self._now = self._revisions[life.began_ns]
         if life.how != "kept":
-            self._state = _State(self._min_ttl)
+            self._state = _State(self._min_ttl, life.began_ns)
             self._heard_ns.clear()
         self._state.forget_calls()
 
@@ -230,14 +238,14 @@ class EtcdSpecification(Specification):
         the reply says, and the next message of a watch is no event."""
         assert self._now is not None, "the server has not been started"
         method, state = method_of(request), self._state
-        answer, following = self._replies.get(id(request)), state.store.revision + 1
-        response = None if answer is None else response_of(method, answer.data)
+        response, following = self._responses.get(id(request)), state.store.revision + 1
         if method == WATCH:
             return (1,) if reply is None or answers(method, reply.data[1:]) else ()
+        lease = self._lease_ids.get(id(request), 0)
         if method in UNORDERED:
-            return (1,) if response and (response.TTL > 0) == (parsed(request).ID in state.lessor.leases) else ()
-        changes = method != "LeaseRevoke" or bool(state.store.leases.get(parsed(request).ID))
-        if answer is None:
+            return (1,) if response and (response.TTL > 0) == (lease in state.lessor.leases) else ()
+        changes = method != "LeaseRevoke" or bool(state.store.leases.get(lease))
+        if id(request) not in self._responses:
             free = method == "LeaseGrant" or not changes or following not in self._now.claimed
             return (1,) if free else ()
         if method == "LeaseRevoke" and response is not None:

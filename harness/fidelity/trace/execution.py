@@ -72,6 +72,8 @@ class Execution:
         self._now_ns = 0
         """Time at or after which the last step was taken."""
         self._hash = 0
+        self._first: tuple[int, int] | None = None
+        """Time and connection of the earliest message that is not explained, None if it must be looked for again."""
         self.told_others = False
         """Whether the last step made the server send something on another connection."""
 
@@ -90,6 +92,7 @@ class Execution:
         self.places = {number: _Place(p.executed, p.explained, p.closed) for number, p in places.items()}
         self.open = list(opened)
         self.talks = {talk.number: talk for talk in self.lives[self.life].conversations} if self.life >= 0 else {}
+        self._first = None
 
     # Steps.
 
@@ -106,6 +109,11 @@ class Execution:
         return self._earliest()[0]
 
     def _earliest(self) -> tuple[int, int]:
+        if self._first is None:
+            self._first = self._find_earliest()
+        return self._first
+
+    def _find_earliest(self) -> tuple[int, int]:
         first, which = FOREVER, 0
         for number in self.open:
             talk = self.talks[number]
@@ -192,6 +200,7 @@ class Execution:
         self.talks = {talk.number: talk for talk in life.conversations}
         self.places = {number: _Place() for number in self.talks}
         self.open = [talk.number for talk in life.conversations if talk.requests or talk.replies]
+        self._first = None
         self.spec.start(life, chosen)
 
     def moment(self, talk: Conversation) -> tuple[Request, Reply | None, Moment]:
@@ -229,6 +238,7 @@ class Execution:
                 raise Differs
             place.explained += 1
             self.explained += 1
+            self._first = None
             self.told_others |= number != own
 
     def note_end(self) -> None:
