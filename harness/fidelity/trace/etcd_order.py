@@ -1,7 +1,8 @@
 """The order of a recorded etcd's changes, which its replies say by their revision.
 
 A request that changes keys has the next revision, and all other replies say the last one. Renewals of leases are no
-entries of the log: they may come anywhere, as long as the lease is there, or is not.
+entries of the log: they may come anywhere, as long as the lease is there, or is not. What found its lease comes after
+the grant.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Revisions:
         self.said = Said((sent_ns, revision) for sent_ns, revision, _ in said)
         self.claimed = frozenset(revision for _, revision, changed in said if changed)
         """Revisions of the requests that have a reply."""
+        self.granted = dict(point for talk in life.conversations for point in _grants(talk))
+        """Places of the grants of leases, by the lease's id."""
 
 
 def put_in_order(life: Life) -> Revisions:
@@ -42,7 +45,7 @@ def put_in_order(life: Life) -> Revisions:
         points.setdefault((talk.host, talk.peer), []).extend(point[:2] for point in _said(talk))
     own = {connection: Said(said) for connection, said in points.items()}
     for talk in life.conversations:
-        _put_call(talk, found.said, own[talk.host, talk.peer])
+        _put_call(talk, found, own[talk.host, talk.peer])
     life.conversations = [talk for talk in life.conversations if talk.requests]
     for talk in life.conversations:
         talk.opened_ns = talk.requests[0].time_ns
@@ -84,7 +87,16 @@ def _said(talk: Conversation) -> Iterator[tuple[int, int, bool]]:
             yield reply.sent_ns, response.header.revision, changes(method, response)
 
 
-def _put_call(talk: Conversation, everywhere: Said, own: Said) -> None:
+def _grants(talk: Conversation) -> Iterator[tuple[int, int]]:
+    """Yield (the lease's id, its place) for the grants of a call that have a reply."""
+    for request, reply in pairs(talk):
+        if method_of(request) == "LeaseGrant":
+            response = response_of("LeaseGrant", reply.data)
+            if response is not None:
+                yield response.ID, place(response.header.revision, reads=True)
+
+
+def _put_call(talk: Conversation, found: Revisions, own: Said) -> None:
     method = method_of(talk.requests[0])
     talk.ended_ns = None
     talk.closed_ns = LAST  # an ended call says nothing more; a watch ends with its connection
@@ -95,7 +107,7 @@ def _put_call(talk: Conversation, everywhere: Said, own: Said) -> None:
     for request in talk.requests:
         reply = replied.get(id(request))
         before = (places[id(one)] for one in talk.replies if one.sent_ns < request.arrived_ns)
-        least = max([_least(request, everywhere, own), *(one for one in before if one != LAST)])
+        least = max([_least(request, reply, found, own), *(one for one in before if one != LAST)])
         if reply is not None:
             request.replied_ns = places[id(reply)]
             exact = method not in UNORDERED and response_of(method, reply.data) is not None
@@ -105,14 +117,15 @@ def _put_call(talk: Conversation, everywhere: Said, own: Said) -> None:
     talk.replies = [reply._replace(time_ns=places[id(reply)]) for reply in talk.replies]
 
 
-def _least(request: Request, everywhere: Said, own: Said) -> int:
+def _least(request: Request, reply: Reply | None, found: Revisions, own: Said) -> int:
     """Return the earliest place of a request, by its arrival. A member may answer a serializable read, or a new watch,
     with a state that is behind, and after a restart even behind its own answers, but not on one connection."""
     method = method_of(request)
     if method in UNORDERED:
-        return 0
+        response = None if reply is None else response_of(method, reply.data)
+        return found.granted.get(response.ID, 0) if response is not None and response.TTL > 0 else 0
     stale = method == WATCH or (method == "Range" and parsed(request).serializable)
-    return place(max(0, (own if stale else everywhere).before(request.arrived_ns)), reads=True)
+    return place(max(0, (own if stale else found.said).before(request.arrived_ns)), reads=True)
 
 
 def _reply_places(talk: Conversation, method: str) -> dict[int, int]:
