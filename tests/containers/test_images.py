@@ -205,7 +205,8 @@ def test_wheels_are_collected_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked: list[tuple[str, ...]] = []
 
-    def pip(*arguments: str) -> None:
+    def pip(*arguments: str, runs_from: Path | None = None) -> None:
+        assert (runs_from is None) == (arguments[-1] == wheelhouse.PIP)
         asked.append(arguments)
         Path(arguments[arguments.index("--wheel-dir") + 1]).mkdir(parents=True)
 
@@ -216,6 +217,22 @@ def test_wheels_are_collected_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert wheelhouse.libraries(("pottery",), images.quiet) != first
     assert sorted(path.name for path in first.iterdir()) == ["libraries", "pip"]
     assert not list(first.parent.glob(".*")), "half-made folders are left"
+
+
+def test_a_release_with_old_metadata_is_collected_and_can_be_installed(tmp_path: Path) -> None:
+    old = tmp_path / "old-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(old, "w") as made:
+        made.writestr("old.py", "")
+        made.writestr(
+            "old-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: old\nVersion: 1.0\nRequires-Dist: pytz (>dev)\n"
+        )
+        made.writestr("old-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        made.writestr("old-1.0.dist-info/RECORD", "")
+    folder = tmp_path / "collected"
+    wheelhouse._collect([str(old)], folder)
+    target = ("--no-index", "--no-deps", "--target", str(tmp_path / "target"))
+    wheelhouse._pip("install", *target, str(folder / "libraries" / old.name), runs_from=folder / "pip")
+    assert (tmp_path / "target" / "old.py").exists()
 
 
 def test_a_wheel_for_another_python_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

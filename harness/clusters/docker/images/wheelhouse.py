@@ -43,6 +43,8 @@ A lock whose client library is not installed here is refused before.
 EXTRA: Final = ("async-timeout==5.0.1",)
 """Debian 12 has Python 3.11.2, and redis needs this below 3.11.3: pip on a newer host would leave it out."""
 IMAGE_PYTHON: Final = "3.11"
+PIP: Final = "pip==24.0"
+"""The last one that reads the metadata of old releases, such as Celery 5.0: pip 24.1 refuses ``pytz (>dev)``."""
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
@@ -187,7 +189,7 @@ def identity(requirements: Sequence[str]) -> bytes:
         if direct:
             with contextlib.suppress(metadata.PackageNotFoundError):  # the address of a user's requirement
                 texts.append(metadata.distribution(name).read_text("RECORD") or "")
-    return "\n".join([IMAGE_PYTHON, *texts]).encode()
+    return "\n".join([IMAGE_PYTHON, PIP, *texts]).encode()
 
 
 def libraries(requirements: Sequence[str], progress: Progress) -> Path:
@@ -217,8 +219,8 @@ def libraries(requirements: Sequence[str], progress: Progress) -> Path:
 
 def _collect(wanted: Sequence[str], folder: Path) -> None:
     built = folder / "libraries"
-    _pip("wheel", "--no-deps", "--wheel-dir", str(built), *wanted)
-    _pip("wheel", "--no-deps", "--wheel-dir", str(folder / "pip"), "pip")
+    _pip("wheel", "--no-deps", "--wheel-dir", str(folder / "pip"), PIP)
+    _pip("wheel", "--no-deps", "--wheel-dir", str(built), *wanted, runs_from=folder / "pip")
     if f"{sys.version_info.major}.{sys.version_info.minor}" != IMAGE_PYTHON:
         for wheel in sorted(built.glob("*.whl")):
             _for_image(wheel, built)
@@ -243,10 +245,13 @@ def download(requirement: str, folder: Path) -> None:
     _pip("download", "--no-deps", "--dest", str(folder), *target, requirement)
 
 
-def _pip(*arguments: str) -> None:
+def _pip(*arguments: str, runs_from: Path | None = None) -> None:
+    """Run this machine's pip, or the one whose wheel is in a folder."""
+    path = {} if runs_from is None else {"PYTHONPATH": str(next(runs_from.glob("pip-*.whl")))}
+    environment = os.environ | path
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     with tempfile.TemporaryDirectory() as elsewhere:  # pip must not mistake a folder named like a requirement for it
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=elsewhere, env=environment)
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:
