@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sqlglot import expressions as exp
 
-from .errors import DUPLICATE_TABLE, NO_TABLE, PgError, unsupported
+from .errors import DUPLICATE_TABLE, NO_COLUMN, NO_TABLE, PgError, unsupported
 from .expressions import type_of
 from .plans import find_table
 from .storage import Column, Table
@@ -62,7 +62,7 @@ def _add_key(table: Table, item: Any) -> None:
     found = [table.column(name) for name in names]
     columns = tuple(at for at in found if at is not None)
     if len(columns) < len(found):
-        raise PgError("42703", f'column "{names[found.index(None)]}" named in key does not exist')
+        raise PgError(NO_COLUMN, f'column "{names[found.index(None)]}" named in key does not exist')
     for at in columns if primary else ():
         table.columns[at].not_null = True
     suffix = "pkey" if primary else f"{'_'.join(names)}_key"

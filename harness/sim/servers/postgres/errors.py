@@ -28,6 +28,8 @@ BAD_TEXT: Final = "22P02"
 STARTING_UP: Final = "57P03"
 FIXED_PARAMETER: Final = "55P02"
 PROTOCOL: Final = "08P01"
+ABORTED: Final = "current transaction is aborted, commands ignored until end of transaction block"
+"""Text of IN_FAILED_TRANSACTION."""
 
 
 class PgError(Exception):

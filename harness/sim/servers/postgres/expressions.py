@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from sqlglot import expressions as exp
 
 from . import ordered_calls
-from .errors import NO_COLUMN, PgError, unsupported
+from .errors import NO_COLUMN, NO_FUNCTION, PgError, unsupported
 from .functions import FUNCTIONS, no_function
 from .sql import PARAMETER
 from .storage import Table, Values
@@ -212,7 +212,7 @@ class Compiler:
         first, second = self.pair(node.this, node.expression)
         if _family(first.oid) != _family(second.oid):
             names = f"{NAMES[first.oid]} {_SYMBOLS[type(node)]} {NAMES[second.oid]}"
-            raise PgError("42883", f"operator does not exist: {names}")
+            raise PgError(NO_FUNCTION, f"operator does not exist: {names}")
         one, two = first.value, second.value
 
         def compute(c: Context) -> bool | None:
@@ -365,7 +365,7 @@ def _arithmetic_of(kind: type, left: int, right: int) -> tuple[Callable[[Any, An
         return operator.sub, INTERVAL
     if kind is exp.Mul and INTERVAL in (left, right) and (left in numbers or right in numbers):
         return operator.mul, INTERVAL
-    raise PgError("42883", f"operator does not exist: {NAMES[left]} {kind.__name__} {NAMES[right]}")
+    raise PgError(NO_FUNCTION, f"operator does not exist: {NAMES[left]} {kind.__name__} {NAMES[right]}")
 
 
 _COMPILERS: Final[dict[type, Callable[[Compiler, Any, int], Expr]]] = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
-from .errors import PgError
+from .errors import NO_FUNCTION, PgError
 from .hashing import hash_text, hash_text_extended
 from .values import BOOL, INT4, INT8, NAME, TEXT, TIMESTAMPTZ
 
@@ -76,4 +76,4 @@ FUNCTIONS: Final[dict[tuple[str, int], Function]] = {
 
 def no_function(name: str, arguments: str) -> PgError:
     """Return the error for a function that does not exist with such arguments."""
-    return PgError("42883", f"function {name}({arguments}) does not exist")
+    return PgError(NO_FUNCTION, f"function {name}({arguments}) does not exist")

@@ -14,7 +14,7 @@ from typing import Any
 from harness.sim.servers.waits import Wait
 
 from . import protocol, settings, sql, statements
-from .errors import IN_FAILED_TRANSACTION, PROTOCOL, STARTING_UP, PgError
+from .errors import ABORTED, IN_FAILED_TRANSACTION, PROTOCOL, STARTING_UP, SYNTAX, PgError
 from .interface import SessionInterface
 from .plans import Outcome
 from .statements import Prepared
@@ -205,8 +205,7 @@ class MessageHandler:
     def _refuse_in_failed(self, word: str) -> None:
         """Raise PgError if the transaction has failed and a statement is not one that ends it."""
         if self._session.failed and word not in statements.ENDS:
-            text = "current transaction is aborted, commands ignored until end of transaction block"
-            raise PgError(IN_FAILED_TRANSACTION, text)
+            raise PgError(IN_FAILED_TRANSACTION, ABORTED)
 
     def _prepare(self, statement: str, declared: tuple[int, ...]) -> Prepared:
         if statement:
@@ -284,7 +283,7 @@ class MessageHandler:
             self.statements.pop("", None)
         found = sql.statements(text)
         if len(found) > 1:
-            raise PgError("42601", "cannot insert multiple commands into a prepared statement")
+            raise PgError(SYNTAX, "cannot insert multiple commands into a prepared statement")
         prepared = self._prepare(found[0] if found else "", declared)
         self._take_snapshot(prepared)
         if name in self.statements:

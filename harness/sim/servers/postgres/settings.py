@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .errors import FIXED_PARAMETER, PgError
+from .errors import FIXED_PARAMETER, UNSUPPORTED, PgError
 
 DEFAULTS: Final = {
     "application_name": "", "client_encoding": "UTF8", "datestyle": "ISO, MDY", "deadlock_timeout": "1s",
@@ -54,7 +54,7 @@ def checked(name: str, value: str) -> str:
     if name.endswith("_isolation"):
         level = " ".join(value.lower().split())
         if level not in LEVELS:
-            raise PgError("0A000", f"this simulated server doesn't support: isolation level {level}")
+            raise PgError(UNSUPPORTED, f"this simulated server doesn't support: isolation level {level}")
         return level
     return value
 

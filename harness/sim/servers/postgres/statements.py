@@ -13,7 +13,7 @@ from harness.sim.servers.waits import Wait
 
 from . import settings, sql
 from .definitions import DEFINITIONS
-from .errors import DUPLICATE_TABLE, SYNTAX, PgError, read_only, unsupported
+from .errors import ABORTED, DUPLICATE_TABLE, IN_FAILED_TRANSACTION, SYNTAX, PgError, read_only, unsupported
 from .interface import SessionInterface
 from .plans import Outcome, Plan
 from .protocol import Field
@@ -85,7 +85,7 @@ def compile_statement(text: str, declared: tuple[int, ...], tables: dict[str, Ta
 def run(session: SessionInterface, prepared: Prepared, parameters: list[Any]) -> Generator[Wait, None, Outcome]:
     """Execute a statement. Raises PgError."""
     if session.failed and prepared.word not in ENDS:
-        raise PgError("25P02", "current transaction is aborted, commands ignored until end of transaction block")
+        raise PgError(IN_FAILED_TRANSACTION, ABORTED)
     if prepared.plan is not None:
         trx = session.transaction()
         trx.queried = True
