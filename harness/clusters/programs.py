@@ -113,12 +113,12 @@ def own_program(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments]
 
 
-def await_stop(process: int, patience: float = STOP_S) -> None:
-    """Wait until all threads of a process that got SIGSTOP have stopped, at most ``patience`` seconds.
+def await_stop(process: int) -> None:
+    """Wait until all threads of a process that got SIGSTOP have stopped, at most :data:`STOP_S` seconds.
 
     The kernel stops the other threads only when the first of them handles the signal; on a busy machine they run on for
     milliseconds. Linux only: elsewhere nothing happens."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + STOP_S
     while not all(map(_is_stopped, Path(f"/proc/{process}/task").glob("*/stat"))) and time.monotonic() < deadline:
         time.sleep(0.001)
 

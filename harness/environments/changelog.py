@@ -22,6 +22,8 @@ LARGEST: Final = 2 * 1024 * 1024
 """Bytes of the largest changelog that is read."""
 MOST_MEMBERS: Final = 20_000
 """Files of an archive that are looked at."""
+WORD: Final = "lock"
+"""A long section is reduced to the items that mention it."""
 _NAME: Final = re.compile(r"(change(s|log)|history|news|releases?([-_]notes)?)(\.(md|rst|txt))?", re.IGNORECASE)
 _HEADING: Final = re.compile(
     r"[#*=\-]{0,4} ?(?:version |release |v)?\[?v?(?P<version>\d+(?:\.\d+)+[\w.]*)\]?(?=[\s(:,\-]|$)", re.IGNORECASE
@@ -40,10 +42,10 @@ class Changelog:
     omitted: int = 0
 
 
-def changelog(releases: Sequence[Release], word: str = "lock") -> Changelog | None:
+def changelog(releases: Sequence[Release]) -> Changelog | None:
     """Return what the newest of these releases says about all of them; None if its archive has no changelog.
 
-    A long section is reduced to its items that mention ``word``.
+    A long section is reduced to its items about locks.
     """
     newest = max(releases, key=lambda one: one.version)
     for file in _archives(newest):
@@ -54,7 +56,7 @@ def changelog(releases: Sequence[Release], word: str = "lock") -> Changelog | No
         for name, text in _documents(file, b"" if answer is None else answer.data):
             lines = section(text, [one.version for one in releases])
             if lines:
-                kept = shortened(lines, word)
+                kept = shortened(lines, WORD)
                 return Changelog(f"{file.name}: {name}", kept, len(lines) - len(kept))
     return None
 

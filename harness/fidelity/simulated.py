@@ -20,9 +20,9 @@ class SteppedHost:
     """Implements :class:`~harness.sim.service.ServiceHost` without a network. ``wall`` is its wall clock,
     ``now`` its monotonic one, ns."""
 
-    def __init__(self, service: Service, wall_ns: int, name: str = "n1", seed: int = 0) -> None:
-        self.name = name
-        self.rng = Random(seed)
+    def __init__(self, service: Service, wall_ns: int) -> None:
+        self.name = "n1"
+        self.rng = Random(0)
         self.service = service
         self.wall = wall_ns
         self.paused = False

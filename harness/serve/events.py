@@ -46,17 +46,16 @@ class _EventStream(StreamingResponse):
 class RunEvents:
     """The stream of changes of an index; all streams share its scans of the store."""
 
-    def __init__(self, index: Index, most: int = MOST_STREAMS) -> None:
+    def __init__(self, index: Index) -> None:
         self._index = index
-        self._most = most
         self._open = 0
 
     async def stream(self, request: Request) -> Response:
         """Send an event now, and another one whenever the list of runs has changed."""
         if request.method == "HEAD":
             return Response(media_type=TYPE)
-        if self._open >= self._most:
-            return pages.problem(503, f"This server already has {self._most} live pages; reload to see new runs.")
+        if self._open >= MOST_STREAMS:
+            return pages.problem(503, f"This server already has {MOST_STREAMS} live pages; reload to see new runs.")
         self._open += 1
         return _EventStream(self._events(), self._close)
 

@@ -14,6 +14,8 @@ Token = int | str | None
 STALE: Final = "stale fence"
 NOT_LAST: Final = "not the last token"
 CHANGED: Final = "the version has changed"
+ANSWER_S: Final = 60.0
+"""A client waits this long for a connection to the resource, and for each answer."""
 
 
 class Request(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -111,9 +113,8 @@ class Rejected(Exception):
 class ResourceClient:
     """Connection to the resource, made on first use. A lost answer raises OSError: the access may have taken effect."""
 
-    def __init__(self, address: tuple[str, int], timeout: float = 60.0) -> None:
+    def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
-        self._timeout = timeout
         self._socket: socket.socket | None = None
         self._encode = msgspec.json.Encoder().encode
         self._decode = msgspec.json.Decoder(ResourceReply).decode
@@ -121,7 +122,7 @@ class ResourceClient:
     def call(self, request: Request) -> ResourceReply:
         """Send one request; raises :class:`Rejected` if the resource rejected it."""
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, self._timeout)
+            self._socket = socket.create_connection(self._address, ANSWER_S)
         try:
             self._socket.sendall(self._encode(request) + b"\n")
             line = self._line(self._socket)

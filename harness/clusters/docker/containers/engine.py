@@ -35,6 +35,8 @@ HOST: Final = "io.lock-harness.host"
 ROLE: Final = "io.lock-harness.role"
 KIND: Final = "io.lock-harness.kind"
 BY_HAND: Final = "user"
+POOL_SIZE: Final = 64
+"""Connections to the engine that are kept for later requests."""
 AT_ONCE: Final = 4
 """Containers started at the same time: a start is mostly CPU, and more than this makes two cores no faster."""
 FREEZES: Final = 5
@@ -45,17 +47,17 @@ NO_TLS: Final = "use DOCKER_HOST=ssh://[user@]host, or a socket that is forwarde
 INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
 
 
-def client_of_engine(timeout_s: int, max_pool_size: int = 64) -> docker.DockerClient:
+def client_of_engine(timeout_s: int) -> docker.DockerClient:
     """Return a client of the engine at DOCKER_HOST or the default socket, which need not answer.
 
     Raises DockerException, and EnvironmentLacking or UsageError for an engine behind ssh or TLS.
     """
     address = os.environ.get("DOCKER_HOST", "")
     if address.startswith(SCHEME):
-        return docker.DockerClient(local_socket(address), timeout=timeout_s, max_pool_size=max_pool_size)
+        return docker.DockerClient(local_socket(address), timeout=timeout_s, max_pool_size=POOL_SIZE)
     if address.startswith("tcp://") and (os.environ.get("DOCKER_TLS_VERIFY") or os.environ.get("DOCKER_CERT_PATH")):
         raise EnvironmentLacking(f"the engine at {address} demands TLS, which is not supported: {NO_TLS}")
-    return docker.from_env(timeout=timeout_s, max_pool_size=max_pool_size)
+    return docker.from_env(timeout=timeout_s, max_pool_size=POOL_SIZE)
 
 
 def connect() -> docker.DockerClient:

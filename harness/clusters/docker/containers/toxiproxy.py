@@ -125,11 +125,11 @@ class ClientLinks:
             self._active.clear()
             self._traps.clear()
 
-    def redirects(self, uid: int = UID) -> str:
+    def redirects(self) -> str:
         """Return an nftables script, for the client's network namespace, that redirects its connections to the
         proxy."""
         rules = "".join(
-            f"        meta skuid != {uid} ip daddr {link.ip} tcp dport {link.port} redirect to :{link.listen}\n"
+            f"        meta skuid != {UID} ip daddr {link.ip} tcp dport {link.port} redirect to :{link.listen}\n"
             for link in self.links.values()
         )
         chain = f"    chain output {{\n        type nat hook output priority -100;\n{rules}    }}\n"

@@ -179,9 +179,9 @@ class RedisServer(Engine):
         link = self.replication.link if self.replication is not None else None
         return None if link is None else (link.host, link.port)
 
-    def peek(self, key: bytes, db: int = 0) -> tuple[Value | None, int | None]:
-        """Return a key's value and expiry time (ms), without side effects, even if it has expired."""
-        found: Database = self.databases[db]
+    def peek(self, key: bytes) -> tuple[Value | None, int | None]:
+        """Return the value and expiry time (ms) of a key of database 0, expired or not, without side effects."""
+        found: Database = self.databases[0]
         return found.data.get(key), found.expires.get(key)
 
     # Connections
