@@ -6,7 +6,7 @@ crashed, or that saw too little to decide, returns unknown with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
@@ -113,24 +113,6 @@ class Checker(Protocol):
 def badness(valid: bool | None) -> int:
     """Return 0 for valid, 1 for unknown, 2 for invalid."""
     return 1 if valid is None else 0 if valid else 2
-
-
-def merge(verdicts: Mapping[str, Verdict]) -> Verdict:
-    """Return the worst of ``verdicts`` (by checker) with the evidence of all; unknown if there are none."""
-    if not verdicts:
-        return Verdict(None, "nothing was checked")
-    worst = max(badness(verdict.valid) for verdict in verdicts.values())
-    guilty = {name: verdict for name, verdict in verdicts.items() if badness(verdict.valid) == worst}
-    reasons = {verdict.explanation for verdict in guilty.values()}
-    if worst == 0:
-        explanation = "all valid: " + ", ".join(guilty)
-    elif len(reasons) == 1 and len(guilty) > 1:
-        (explanation,) = reasons
-    else:
-        explanation = "; ".join(f"{name}: {verdict.explanation}" for name, verdict in guilty.items())
-    evidence = tuple(violation for verdict in verdicts.values() for violation in verdict.evidence)
-    stats = {name: verdict.valid for name, verdict in verdicts.items()}
-    return Verdict((True, None, False)[worst], explanation, evidence, stats)
 
 
 def conclude(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from harness.checkers.models import Model, Operation
 from harness.history.calls import NEVER, Calls, Codes, Ints, Marks
 
 MUST, MAY, LOOSE = range(3)
-KINDS: Final = ("must", "may", "loose")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,6 @@ from harness.history.values import Exact
 from .base import Inconsistent, Model, Operation
 from .registers import frozen, plain, worded
 
-UNKNOWN_ELEMENT: Final = "the element that it would have removed is unknown"
-
 
 def element(operation: Operation) -> Hashable:
     """Return the element that a call adds, removes or looks for; raises ValueError if it has none."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from itertools import product
 
 import pytest
 
 from harness.checkers import catalogue
-from harness.checkers.base import Verdict, Violation, conclude, merge
+from harness.checkers.base import Verdict, Violation, conclude
 from harness.checkers.resource import ResourceChecker
 from harness.checkers.running import run_all
 from harness.checkers.view import View, view
@@ -34,14 +33,6 @@ class Broken:
 
     def check(self, history: History) -> Verdict:
         raise self.error
-
-
-def test_the_worst_verdict_wins() -> None:
-    order = [True, None, False]
-    for values in product(order, repeat=3):
-        merged = merge({str(n): Verdict(value, "") for n, value in enumerate(values)})
-        assert merged.valid is order[max(map(order.index, values))]
-    assert merge({}).valid is None
 
 
 def test_a_checker_that_raises_is_unknown() -> None:
@@ -104,7 +95,7 @@ def test_find_returns_every_checker_and_suggests_the_nearest_name() -> None:
 def test_every_checker_gives_unknown_for_an_empty_history() -> None:
     verdicts = run_all(History(), catalogue.all())
     assert all(verdict.valid is None for verdict in verdicts.values()), verdicts
-    json.dumps(merge(verdicts).to_json())
+    json.dumps({name: verdict.to_json() for name, verdict in verdicts.items()})
 
 
 def test_a_completion_without_an_invocation_is_refused() -> None:

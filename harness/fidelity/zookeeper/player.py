@@ -24,7 +24,6 @@ SHORT_MS: Final = 1
 TIMEOUT_MS: Final = 40_000
 """Requested time-out of other sessions, which a slow machine must not miss."""
 SEQUENCE_BITS: Final = 32
-Received = OperationReply | WatchEvent | None
 
 
 class Player:

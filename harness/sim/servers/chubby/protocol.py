@@ -48,7 +48,6 @@ NOT_FOUND: Final = "not-found"
 NOT_HELD: Final = "not-held"
 OLD_REQUEST: Final = "old-request"
 BAD_REQUEST: Final = "bad-request"
-ERRORS: Final = (NOT_MASTER, STALE_EPOCH, NO_SESSION, BAD_HANDLE, NOT_FOUND, NOT_HELD, OLD_REQUEST, BAD_REQUEST)
 
 SECOND: Final = 1_000_000_000
 DRIFT: Final = 0.01

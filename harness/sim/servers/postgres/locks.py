@@ -18,7 +18,6 @@ Scope = Literal["session", "transaction"]
 Tag = tuple[Hashable, ...]
 """What is locked: ("advisory", ...), ("transaction", number) or ("row", table, number)."""
 MODES: Final[tuple[Mode, ...]] = ("S", "X")
-SCOPES: Final[tuple[Scope, ...]] = ("session", "transaction")
 
 
 def _conflicts(one: Mode, other: Mode) -> bool:

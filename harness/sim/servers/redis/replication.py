@@ -21,7 +21,6 @@ from .protocol import NO_REPLY, ErrorReply, Reply, encode_command, parse_all
 from .state import NS_PER_MS, ClientState
 
 CRON_NS = 1000 * NS_PER_MS
-_GETACK = encode_command([b"REPLCONF", b"GETACK", b"*"])
 _PING = encode_command([b"PING"])
 _TIMEOUTS = {
     b"connecting": "Timeout connecting to the MASTER...",

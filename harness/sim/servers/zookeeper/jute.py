@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-NOTIFICATION, PING, AUTH, SET_WATCHES = -1, -2, -4, -8
+NOTIFICATION, PING, AUTH = -1, -2, -4
 """Reserved xids."""
 MAX_FRAME: Final = 0xFFFFF
 """``jute.maxbuffer``; a longer frame ends the connection."""

@@ -18,7 +18,6 @@ CONFIG: Final = "/zookeeper/config"
 """Node for the configuration of an ensemble, whose contents are not simulated."""
 SYSTEM: Final = ("/", "/zookeeper", CONFIG, "/zookeeper/quota")
 """Nodes that always exist and cannot be deleted."""
-MAX_INT: Final = 2**31 - 1
 
 
 class Txn(NamedTuple):
