@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -38,6 +38,16 @@ class ClientError(HarnessError):
     """The client program itself failed: a workload raised, or a lock could not be opened."""
 
     exit_status = UNKNOWN
+
+
+@contextlib.contextmanager
+def preparing() -> Iterator[None]:
+    """Raise ClientError for a client that does not prepare its lock within :data:`PREPARED`."""
+    try:
+        yield
+    except (Refused, Unanswered, futures.TimeoutError) as error:
+        reason = str(error) or f"no answer within {PREPARED:g} s"
+        raise ClientError(f"the lock could not be made ready: {reason}") from error
 
 
 class EntryThread:

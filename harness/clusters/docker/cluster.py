@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any
 
 from harness.clusters import kinds
 from harness.clusters.abilities import DATA_FILES, PROCESSORS, TAPS, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
-from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, ClientError, EntryThread, end_histories
+from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, EntryThread, end_histories, preparing
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
 from harness.clusters.docker.images.images import Images
 from harness.clusters.floods import Floods, floods_class
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import KeyWatch
+from harness.clusters.real_cluster import RealCluster, Report, dated
 from harness.errors import EnvironmentLacking
-from harness.history.lock_keys import OnKeyChange
 
 from .clocks import ClockMethods
 from .container_needs import Clients, ContainerNeeds
@@ -44,10 +42,8 @@ from .upgrades import Upgrades
 from .user_modules import PLACE
 from .wire import WireRecorder
 
-Report = Callable[[str], None]
 
-
-class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
+class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
     """See :class:`harness.clusters.base.Cluster`. It implements itself what can be done to any container; the servers,
     their disks and their floods are parts of their own.
 
@@ -94,17 +90,13 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
         self._report = report
         self._about: ObservedFacts = {}
         self._sound = False
-        self._entries = EntryThread()
         self._hosts: dict[str, ServerHost | ContainerClient] = {}
         self._boxes: dict[str, Box] = {}
-        self._closing = contextlib.ExitStack()
-        self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._wire = WireRecorder()
         self._record_wire = False
         self._log_sockets = False
         self._key_watch: KeyWatch | None = None
         self._route: ControlRoute | None = None
-        self._waits: list[tuple[int, int]] = []
 
     @classmethod
     def part_types(cls, kind: str) -> tuple[type, ...]:
@@ -137,13 +129,7 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
                 self._sound = True
             finally:
                 self._stop_or_say_so()
-        if self._entries.error is not None:
-            raise self._entries.error
-        for failure in self._client_failures():
-            raise ClientError(failure)
-
-    def _client_failures(self) -> list[str]:
-        return [host.failure for host in self._hosts.values() if isinstance(host, ContainerClient) and host.failure]
+        self._raise_failure()
 
     def _stop_or_say_so(self) -> None:
         """Stop; if the engine fails to remove containers, only note it, so that the completed run is still checked."""
@@ -250,12 +236,9 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
         """Prepare the clients' locks before the run, so that clients start when the plan says: on a busy machine the
         import of a library takes a second, the start of a Java virtual machine several."""
         answers = [self._prepare(self._client(name)) for name in self._names]
-        try:
+        with preparing():
             for answer in filter(None, answers):
                 answer.result(PREPARED)
-        except (Refused, Unanswered, FutureTimeout) as error:
-            reason = str(error) or f"no answer within {PREPARED:g} s"
-            raise ClientError(f"the lock could not be made ready: {reason}") from error
 
     def _prepare(self, client: ContainerClient) -> Future[Any] | None:
         lock, endpoints = self._needed.clients.lock, self.endpoints()
@@ -267,9 +250,6 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
     def _end_waits(self) -> None:
         with contextlib.suppress(Refused, Unanswered):
             self._waits = self._helper.processor_waits()
-
-    def processor_waits(self) -> list[tuple[int, int]]:
-        return self._waits
 
     def _begin_wire(self) -> None:
         names = self.servers.data_hosts
@@ -367,9 +347,6 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
     def about(self) -> ObservedFacts:
         return {**self._about, **({"frozen": self.frozen} if self.frozen else {})}
 
-    def interrupt(self) -> None:
-        raise KeyboardInterrupt
-
     # The cluster as clients and recorders see it.
 
     def endpoints(self) -> ClusterEndpoints:
@@ -378,18 +355,9 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
     def resource(self) -> tuple[str, int]:
         return self._boxes[RESOURCE].ip, RESOURCE_PORT
 
-    def clock(self) -> tuple[int, int]:
-        return time.monotonic_ns(), time.time_ns()
-
     def logs(self, origin_ns: int) -> dict[str, str]:
-        return {name: "".join(self._dated(server, origin_ns)) for name, server in self._hosts.items()
+        return {name: dated(server.lines, origin_ns) for name, server in self._hosts.items()
                 if isinstance(server, ServerHost)}  # fmt: skip
-
-    @staticmethod
-    def _dated(server: ServerHost, origin_ns: int) -> Iterator[str]:
-        """Prefix each log line with the seconds since ``origin_ns``; the server's own time is in the line already."""
-        for at, line in list(server.lines):
-            yield f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n"
 
     def record_wire(self, *, sockets: bool = False) -> None:
         self._record_wire = True
@@ -403,6 +371,3 @@ class DockerCluster(LinkMethods, ProcessMethods, ClockMethods):
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
         return self._client(client).launch(job, record)
-
-    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
-        self._watched = keys, on_change

@@ -6,8 +6,7 @@ import contextlib
 import shlex
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections import Counter
+from abc import abstractmethod
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any
@@ -19,6 +18,7 @@ from harness.clusters.docker.containers.engine import Box, Deployment, engine_er
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import KeyWatch
+from harness.clusters.program_faults import ProgramFaults
 
 from .disks import Disks
 from .hosts import ContainerClient, How, ServerHost
@@ -27,7 +27,7 @@ from .network import LinkFaults
 from .wire import WireRecorder
 
 
-class ProcessMethods(ABC):
+class ProcessMethods(ProgramFaults):
     """Mixin that implements :class:`harness.clusters.abilities.hosts.Processes`."""
 
     servers: RealServers
@@ -42,10 +42,7 @@ class ProcessMethods(ABC):
     _wire: WireRecorder
 
     def __init__(self) -> None:
-        # A fault on an event strikes in one thread while another fault is healed in the next.
-        self._damaging = threading.RLock()
-        self._pauses: Counter[str] = Counter()
-        self._kills: Counter[str] = Counter()
+        super().__init__()
         self._wiped: set[str] = set()
         self.frozen: dict[str, Any] = {}
         """Facts about a cluster that was frozen as a whole, as in :class:`harness.documents.run.FrozenCluster`."""
@@ -83,11 +80,8 @@ class ProcessMethods(ABC):
 
     def pause(self, host: str) -> None:
         with self._damaging:
-            if self.frozen:
-                return
-            self._pauses[host] += 1
-            if self._pauses[host] == 1:
-                self._freeze(host)
+            if not self.frozen:
+                super().pause(host)
 
     def _freeze(self, host: str) -> None:
         """Pause the container once no program is being started in it. Otherwise the engine would block on the start and
@@ -98,12 +92,12 @@ class ProcessMethods(ABC):
 
     def resume(self, host: str) -> None:
         with self._damaging:
-            if self.frozen:
-                return
-            if self._pauses[host] == 1:
-                with self._wire.noting(host, "resume"):
-                    self._boxes[host].unpause()
-            self._pauses[host] = max(0, self._pauses[host] - 1)
+            if not self.frozen:
+                super().resume(host)
+
+    def _thaw(self, host: str) -> None:
+        with self._wire.noting(host, "resume"):
+            self._boxes[host].unpause()
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
         with self._damaging:
@@ -176,12 +170,6 @@ class ProcessMethods(ABC):
         while not self.servers.answers(host) and time.monotonic() < deadline:
             time.sleep(0.002)
         self._clocks.set_again(host)
-
-    def hang(self, host: str) -> None:
-        self._client(host).conversation.tell("hang")
-
-    def hung(self, host: str) -> bool:
-        return self._client(host).hung
 
     def state(self, host: str) -> State:
         if self._works(host):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
-from abc import ABC, abstractmethod
-from collections import Counter
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 from harness.clusters.abilities.hosts import State
 from harness.clusters.client_host import ANSWER, REVIVAL, ClientHost, Entries
 from harness.clusters.conversation import Refused, Unanswered
+from harness.clusters.program_faults import ProgramFaults
 from harness.clusters.programs import LocalProgram, await_stop, send_signal
 
 
@@ -63,32 +62,23 @@ class LocalClient(ClientHost):
         self.close()
 
 
-class ProcessMethods(ABC):
+class ProcessMethods(ProgramFaults):
     """Mixin that implements :class:`harness.clusters.abilities.hosts.Processes` and ``ClientHangs`` for clients."""
 
     _clients: dict[str, LocalClient]
-
-    def __init__(self) -> None:
-        # A fault on an event strikes in one thread while another fault is healed in the next.
-        self._damaging = threading.RLock()
-        self._pauses: Counter[str] = Counter()
-        self._kills: Counter[str] = Counter()
 
     @abstractmethod
     def _prepare(self, client: LocalClient) -> Future[Any]:
         """Tell a client program to open its lock; return its answer."""
 
-    def pause(self, host: str) -> None:
-        with self._damaging:
-            self._pauses[host] += 1
-            if self._pauses[host] == 1:
-                self._clients[host].stop()
+    def _client(self, name: str) -> LocalClient:
+        return self._clients[name]
 
-    def resume(self, host: str) -> None:
-        with self._damaging:
-            if self._pauses[host] == 1:
-                self._clients[host].signal(signal.SIGCONT)
-            self._pauses[host] = max(0, self._pauses[host] - 1)
+    def _freeze(self, host: str) -> None:
+        self._clients[host].stop()
+
+    def _thaw(self, host: str) -> None:
+        self._clients[host].signal(signal.SIGCONT)
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
         with self._damaging:
@@ -121,9 +111,3 @@ class ProcessMethods(ABC):
     def incarnation(self, host: str) -> int | None:
         client = self._clients[host]
         return client.find_group() if client.alive else None
-
-    def hang(self, host: str) -> None:
-        self._clients[host].conversation.tell("hang")
-
-    def hung(self, host: str) -> bool:
-        return self._clients[host].hung

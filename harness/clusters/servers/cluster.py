@@ -6,13 +6,10 @@ processes have this machine's clocks, so times of different clients compare exac
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -21,13 +18,13 @@ import msgspec
 
 from harness.clusters import kinds
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry, Role
-from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThread, end_histories
-from harness.clusters.conversation import Refused, Unanswered
+from harness.clusters.client_host import ANSWER, PREPARED, end_histories, preparing
 from harness.clusters.gate import NetworkGate
 from harness.clusters.key_watch import KeyWatch
+from harness.clusters.real_cluster import RealCluster, Report
 from harness.errors import EnvironmentLacking
-from harness.history.lock_keys import KeyState, OnKeyChange
-from harness.record.processor_waits import ProcessorWaits, Waits, descendants, is_counted
+from harness.history.lock_keys import KeyState
+from harness.record.processor_waits import ProcessorWaits, descendants, is_counted
 
 from .adapter import PREFIX, NoAnswerError, server_class
 from .addresses import parse_server
@@ -38,7 +35,6 @@ from .hooks import HookCommands, HookRunner
 from .links import LinkMethods, ProxyClient
 
 RESOURCE: Final = "resource"
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ class ServerOfUser:
     role: Role = "server"
 
 
-class DirectCluster(ProcessMethods):
+class DirectCluster(RealCluster, ProcessMethods):
     """The cluster of servers to which clients connect directly, since sentinels tell them other addresses than those of
     a proxy. See :class:`harness.clusters.base.Cluster`. ``resource`` is the configuration of
     :mod:`harness.worker.resource_server`.
@@ -99,12 +95,8 @@ class DirectCluster(ProcessMethods):
         self._report = report
         self._about = examined(self._servers, self._addresses)
         self._hooks = HookRunner(hooks or {}, list(self._servers), self._place_of, self._redact)
-        self._entries = EntryThread()
         self._clients: dict[str, LocalClient] = {}
         self._peers: dict[str, tuple[str, int]] = {}
-        self._closing = contextlib.ExitStack()
-        self._watched: tuple[Sequence[str], OnKeyChange] | None = None
-        self._waits: Waits = []
 
     @property
     def parts(self) -> tuple[object, ...]:
@@ -153,11 +145,7 @@ class DirectCluster(ProcessMethods):
             self._closing.callback(self._end_histories)
             self._closing.close()
             self._report("")
-        if self._entries.error is not None:
-            raise self._entries.error
-        for client in self._clients.values():
-            if client.failure:
-                raise ClientError(client.failure)
+        self._raise_failure()
 
     def _start(self) -> None:
         """Start the programs; return when the clients wait for a job."""
@@ -191,9 +179,6 @@ class DirectCluster(ProcessMethods):
 
         self._closing.callback(end)
 
-    def processor_waits(self) -> Waits:
-        return self._waits
-
     def _finish_hooks(self) -> None:
         """Heal the faults that hooks have done and that are not healed, for instance because the run was cut short."""
         for problem in self._hooks.finish():
@@ -220,14 +205,12 @@ class DirectCluster(ProcessMethods):
     def _prepare_clients(self) -> None:
         """Import the clients' locks before the run begins, and note the versions of their libraries."""
         answers = [self._prepare(client) for client in self._clients.values()]
-        try:
+        with preparing():
             for client, answer in zip(self._clients.values(), answers, strict=True):
                 answer.result(PREPARED)
                 client.find_group()
             first = next(iter(self._clients.values()))
             self._setup.versions.update(first.conversation.ask("versions", packages=list(self._setup.packages)))
-        except (Refused, Unanswered, FutureTimeout) as error:
-            raise ClientError(f"the lock could not be made ready: {error}") from error
 
     def _prepare(self, client: LocalClient) -> Future[Any]:
         lock = {
@@ -259,9 +242,6 @@ class DirectCluster(ProcessMethods):
         """Return the versions of Python and of the libraries in the clients' processes."""
         return dict(self._setup.versions)
 
-    def interrupt(self) -> None:
-        raise KeyboardInterrupt
-
     # The cluster as clients and recorders see it.
 
     def _open_links(self, clients: Sequence[str]) -> None:
@@ -281,9 +261,6 @@ class DirectCluster(ProcessMethods):
 
     def resource(self) -> tuple[str, int]:
         return self._peers[RESOURCE]
-
-    def clock(self) -> tuple[int, int]:
-        return time.monotonic_ns(), time.time_ns()
 
     def logs(self, origin_ns: int) -> dict[str, str]:
         del origin_ns  # the logs of the servers are their owner's
@@ -313,9 +290,6 @@ class DirectCluster(ProcessMethods):
         """Return None: most of a user's keys are not the run's."""
         del host
         return None
-
-    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
-        self._watched = keys, on_change
 
     def _watch_keys(self) -> None:
         if self._watched is None:

@@ -11,9 +11,8 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -23,14 +22,14 @@ from harness.clusters import kinds
 from harness.clusters.abilities import Needs
 from harness.clusters.abilities.hosts import MachineClock
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
-from harness.clusters.client_host import ANSWER, PREPARED, ClientError, EntryThread, end_histories
+from harness.clusters.client_host import ANSWER, PREPARED, end_histories, preparing
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.gate import NetworkGate
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import ANSWER_S, KeyWatch
+from harness.clusters.real_cluster import RealCluster, Report, dated
 from harness.errors import EnvironmentLacking
-from harness.history.lock_keys import OnKeyChange
-from harness.record.processor_waits import Waits, worst_waits
+from harness.record.processor_waits import worst_waits
 from harness.wording import in_seconds
 
 from .connection import HostConnection
@@ -47,10 +46,9 @@ T = TypeVar("T")
 RESOURCE: Final = "resource"
 START_S: Final = 30.0
 """Seconds within which the servers must be ready."""
-Report = Callable[[str], None]
 
 
-class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
+class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
     """See the module. ``needs`` are the abilities that the plan's faults use; ``resource`` is the configuration of
     :mod:`harness.worker.resource_server`.
 
@@ -77,15 +75,11 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
         self._setup = clients
         self._resource_config = resource
         self._report = report
-        self._entries = EntryThread()
-        self._closing = contextlib.ExitStack()
         self._machines: dict[str, HostConnection] = {}
         self._clocks: dict[str, HostClock] = {}
         self._endpoints: dict[str, Endpoint] = {}
         self._programs: dict[str, HostServer | RemoteClient] = {}
-        self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._about: ObservedFacts = {}
-        self._waits: Waits = []
         self.servers = servers_class(kind)(kind, len(hosts.servers), options, self._converse)
         self._files = DataFiles(self._server, self.servers.NEWEST)
         self._wall_clocks = HostClocks(self, self._program_clock, _no_own_clock, _not_noted)
@@ -123,11 +117,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
                 self._closing.callback(self._end_histories)
                 self._closing.close()
                 self._report("")
-            if self._entries.error is not None:
-                raise self._entries.error
-            for program in self._programs.values():
-                if isinstance(program, RemoteClient) and program.failure:
-                    raise ClientError(program.failure)
+            self._raise_failure()
 
     def _start(self) -> None:
         self._report("starting servers and clients")
@@ -197,14 +187,12 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
             self._closing.callback(client.close)
         at_once([self._client(name).start for name in self._names])
         answers = [self._prepare(self._client(name)) for name in self._names]
-        try:
+        with preparing():
             for name, answer in zip(self._names, answers, strict=True):
                 answer.result(PREPARED)
                 assert self._client(name).group is not None
             first = self._client(self._names[0])
             self._setup.versions.update(first.conversation.ask("versions", packages=list(self._setup.packages)))
-        except (Refused, Unanswered, FutureTimeout) as error:
-            raise ClientError(f"the lock could not be made ready: {error}") from error
 
     def _prepare(self, client: RemoteClient) -> Future[Any]:
         lock = {**self._setup.lock, "kind": self.kind, "addresses": self.endpoints().addresses}
@@ -237,10 +225,6 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
                 found.append([(clock.here(at), wait) for at, wait in host.ask("processor_waits")])
         self._waits = worst_waits(found)
 
-    def processor_waits(self) -> Waits:
-        """See :class:`harness.clusters.abilities.hosts.ProcessorWaits`."""
-        return self._waits
-
     def _end_clocks(self) -> None:
         self._ignore_losses()  # everything is recorded
         for clock in self._clocks.values():
@@ -262,9 +246,6 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
         """Return the versions of Python and of the libraries of the clients."""
         return dict(self._setup.versions)
 
-    def interrupt(self) -> None:
-        raise KeyboardInterrupt
-
     def endpoints(self) -> ClusterEndpoints:
         return ClusterEndpoints(
             self.kind,
@@ -273,9 +254,6 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
 
     def resource(self) -> tuple[str, int]:
         return self._resource[1:]
-
-    def clock(self) -> tuple[int, int]:
-        return time.monotonic_ns(), time.time_ns()
 
     def machine_clocks(self) -> list[MachineClock]:
         """See :class:`harness.clusters.abilities.hosts.ClockErrors`."""
@@ -289,7 +267,7 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
         ]
 
     def logs(self, origin_ns: int) -> dict[str, str]:
-        return {name: "".join(_dated(program, origin_ns)) for name, program in self._programs.items()
+        return {name: dated(program.lines, origin_ns) for name, program in self._programs.items()
                 if isinstance(program, HostServer)}  # fmt: skip
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
@@ -298,9 +276,6 @@ class SshCluster(PreparationMethods, LinkMethods, ProcessMethods, LossMethods):
 
     def key_count(self, host: str) -> int | None:
         return self.servers.key_count(host)
-
-    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
-        self._watched = keys, on_change
 
     # Links.
 
@@ -377,8 +352,3 @@ def _no_own_clock(_host: str, _offset_ns: int, _rate: float, _since_ns: int) -> 
 
 def _not_noted(_host: str, _what: str, **_setting: Any) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
-
-
-def _dated(server: HostServer, origin_ns: int) -> Iterator[str]:
-    for at, line in list(server.lines):
-        yield f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n"

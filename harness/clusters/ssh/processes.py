@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections import Counter
+from abc import abstractmethod
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -14,11 +13,12 @@ from harness.clusters.abilities.hosts import State
 from harness.clusters.client_host import PREPARED, REVIVAL
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.host_clocks import HostClocks
+from harness.clusters.program_faults import ProgramFaults
 
 from .hosts import HostServer, RemoteClient
 
 
-class ProcessMethods(ABC):
+class ProcessMethods(ProgramFaults):
     """Mixin that implements :class:`harness.clusters.abilities.hosts.Processes` and ``ClientHangs``."""
 
     _programs: dict[str, HostServer | RemoteClient]
@@ -26,10 +26,6 @@ class ProcessMethods(ABC):
 
     def __init__(self) -> None:
         super().__init__()
-        # A fault on an event strikes in one thread while another fault is healed in the next.
-        self._damaging = threading.RLock()
-        self._pauses: Counter[str] = Counter()
-        self._kills: Counter[str] = Counter()
         self._wiped: set[str] = set()
 
     @abstractmethod
@@ -42,17 +38,11 @@ class ProcessMethods(ABC):
         if (group := target.group) is not None:
             target.host.ask(op, group=group)
 
-    def pause(self, host: str) -> None:
-        with self._damaging:
-            self._pauses[host] += 1
-            if self._pauses[host] == 1:
-                self._signal(host, "stop")
+    def _freeze(self, host: str) -> None:
+        self._signal(host, "stop")
 
-    def resume(self, host: str) -> None:
-        with self._damaging:
-            if self._pauses[host] == 1:
-                self._signal(host, "resume")
-            self._pauses[host] = max(0, self._pauses[host] - 1)
+    def _thaw(self, host: str) -> None:
+        self._signal(host, "resume")
 
     def kill(self, host: str, *, for_good: bool = False) -> None:
         with self._damaging:
@@ -73,7 +63,7 @@ class ProcessMethods(ABC):
             self._revive(host, wiped=host in self._wiped)
             self._wiped.discard(host)
             if self._pauses[host]:
-                self._signal(host, "stop")
+                self._freeze(host)
 
     def _revive(self, host: str, *, wiped: bool) -> None:
         """Start a host's program, and reapply its wall clock, since a new process begins with true time."""
@@ -109,12 +99,6 @@ class ProcessMethods(ABC):
             return None if group is None else min(target.host.ask("members", group=group), default=None)
         except Unanswered:
             return None
-
-    def hang(self, host: str) -> None:
-        self._client(host).conversation.tell("hang")
-
-    def hung(self, host: str) -> bool:
-        return self._client(host).hung
 
     def _client(self, name: str) -> RemoteClient:
         client = self._programs[name]

@@ -1,0 +1,66 @@
+"""What all clusters on real time have in common: in containers, on the user's machines, or of the user's servers.
+
+Their client programs are :class:`harness.clusters.client_host.ClientHost`. All times are of this machine's clocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+
+from harness.clusters.base import Host
+from harness.history.lock_keys import OnKeyChange
+
+from .client_host import ClientError, ClientHost, EntryThread
+
+Report = Callable[[str], None]
+"""Called with each step of a start or an end; with "" when the step is over."""
+
+
+class RealCluster(ABC):
+    """Base class that implements a part of :class:`harness.clusters.base.Cluster`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._entries = EntryThread()
+        self._closing = contextlib.ExitStack()
+        """What undoes the start, however far it got."""
+        self._watched: tuple[Sequence[str], OnKeyChange] | None = None
+        self._waits: list[tuple[int, int]] = []
+
+    @property
+    @abstractmethod
+    def hosts(self) -> Sequence[Host]: ...
+
+    def _client_failures(self) -> list[str]:
+        """Return why client programs ended unexpectedly."""
+        return [host.failure for host in self.hosts if isinstance(host, ClientHost) and host.failure]
+
+    def _raise_failure(self) -> None:
+        """Raise what the recording of an entry has raised, or ClientError for a client program that failed."""
+        if self._entries.error is not None:
+            raise self._entries.error
+        for failure in self._client_failures():
+            raise ClientError(failure)
+
+    def interrupt(self) -> None:
+        raise KeyboardInterrupt
+
+    def clock(self) -> tuple[int, int]:
+        return time.monotonic_ns(), time.time_ns()
+
+    def watch_keys(self, keys: Sequence[str], on_change: OnKeyChange) -> None:
+        """See :class:`harness.clusters.abilities.servers.LockKeys`."""
+        self._watched = keys, on_change
+
+    def processor_waits(self) -> list[tuple[int, int]]:
+        """See :class:`harness.clusters.abilities.hosts.ProcessorWaits`."""
+        return self._waits
+
+
+def dated(lines: Iterable[tuple[int, str]], origin_ns: int) -> str:
+    """Return a log, each line with the seconds since ``origin_ns`` before it. ``lines`` are (monotonic ns, text); the
+    server's own time is in the text already."""
+    return "".join(f"{(at - origin_ns) / 1e9:10.3f} s  {line}\n" for at, line in list(lines))

@@ -1,0 +1,98 @@
+"""What the clusters in containers, of the user's servers and on the user's machines have in common."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+
+from harness.clusters.client_host import ClientError, ClientHost
+from harness.clusters.program_faults import ProgramFaults
+from harness.clusters.real_cluster import RealCluster, dated
+from harness.clusters.servers import cluster as servers_cluster
+from harness.clusters.servers.clients import LocalClient
+from harness.clusters.servers.cluster import DirectCluster
+
+
+class Programs(ProgramFaults):
+    """Programs that note what is done to them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+
+    def _freeze(self, host: str) -> None:
+        self.done.append(f"freeze {host}")
+
+    def _thaw(self, host: str) -> None:
+        self.done.append(f"thaw {host}")
+
+    def _client(self, name: str) -> ClientHost:
+        raise NotImplementedError
+
+
+def test_overlapping_pauses_freeze_once_and_the_last_resume_thaws() -> None:
+    programs = Programs()
+    for verb in (programs.pause, programs.pause, programs.resume):
+        verb("n1")
+    assert programs.done == ["freeze n1"]
+    programs.resume("n1")
+    assert programs.done == ["freeze n1", "thaw n1"]
+
+
+def test_a_resume_without_a_pause_does_nothing() -> None:
+    programs = Programs()
+    programs.resume("n1")
+    programs.pause("n1")
+    assert programs.done == ["freeze n1"], "it is not counted either"
+
+
+class SlowServers(DirectCluster):
+    def __init__(self) -> None:
+        self._clients = {"c0": cast("LocalClient", None)}
+
+    def _prepare(self, client: LocalClient) -> Future[Any]:
+        return Future()
+
+
+def test_a_lock_that_is_not_prepared_in_time_is_reported_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers_cluster, "PREPARED", 0.01)
+    with pytest.raises(ClientError, match=r"^the lock could not be made ready: no answer within 40 s$"):
+        SlowServers()._prepare_clients()
+
+
+class FailedClient(LocalClient):
+    def __init__(self, failure: str | None) -> None:
+        self.failure = failure
+
+
+class Finished(RealCluster):
+    """A cluster whose run is over."""
+
+    def __init__(self, *failures: str | None) -> None:
+        super().__init__()
+        self._failures = failures
+
+    @property
+    def hosts(self) -> list[ClientHost]:
+        return [FailedClient(failure) for failure in self._failures]
+
+
+def test_a_client_program_that_failed_is_reported_after_the_run() -> None:
+    Finished(None, None)._raise_failure()
+    with pytest.raises(ClientError, match=r"^c1 failed$"):
+        Finished(None, "c1 failed")._raise_failure()
+
+
+def test_an_entry_that_could_not_be_recorded_is_reported_before_a_client() -> None:
+    cluster = Finished("c0 failed")
+    cluster._entries.error = OSError("disk full")
+    with pytest.raises(OSError, match="disk full"):
+        cluster._raise_failure()
+
+
+def test_lines_of_a_log_begin_with_the_seconds_since_its_origin() -> None:
+    assert dated([(1_500_000_000, "ready"), (2_000_000_000, "")], 1_000_000_000) == (
+        "     0.500 s  ready\n     1.000 s  \n"
+    )
