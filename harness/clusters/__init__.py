@@ -1,1 +1,1 @@
-"""Clusters that locks run on: the protocols that a backend implements, and the backends sim and docker."""
+"""Clusters that locks run on: the protocols of a cluster, and its backends sim, docker, servers and ssh."""

@@ -1,4 +1,4 @@
-"""The core interface of a cluster: what a run needs of it, whether it is simulated or in containers.
+"""The core interface of a cluster: what a run needs of it, whether it is simulated or real.
 
 What faults do to a cluster is in :mod:`harness.clusters.abilities`. Durations are seconds unless a name says ``_ns``.
 """

@@ -1,4 +1,4 @@
-"""Poll the locks' keys on container servers and report each change of a key's owner or expiry.
+"""Poll the locks' keys on real servers and report each change of a key's owner or expiry.
 
 Polling uses connections of the control side, which no fault cuts. A key that exists only between two polls is missed. A
 poll must not affect the server, for example the key ages by which it evicts; each family has a reader that ensures

@@ -18,6 +18,7 @@ from .mechanism import Mechanism
 Discipline = Literal["trusting", "checking"]
 Fencing = Literal["on", "off", "cas"]
 BACKENDS: Final = ("sim", "docker")
+"""The clusters on which the harness provides the servers. A plan for one of the other two says where they are."""
 SERVERS: Final = "servers"
 """The cluster of a plan whose servers the user runs."""
 SSH: Final = "ssh"

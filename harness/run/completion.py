@@ -27,8 +27,8 @@ from harness.worker.client_program import find_workload
 from .bounds import refuse_endless
 from .interpreter import interpreter_of
 from .lock_facts import find_facts
-from .own_hosts import nodes_on_hosts, refuse_faults_on_hosts
-from .own_servers import hosts_of_servers, kind_of_servers, refuse_faults_of_servers
+from .servers_plans import hosts_of_servers, kind_of_servers, refuse_faults_of_servers
+from .ssh_plans import nodes_over_ssh, refuse_faults_over_ssh
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"
@@ -102,13 +102,13 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     _refuse_sharing(plan, lock)
     _refuse_missing_methods(plan, lock)
     options = {} if plan.servers else server_options.completed(of.options, plan.server_options, plan.cluster)
-    nodes = nodes_on_hosts(plan, kind) if plan.hosts else len(plan.servers) or plan.nodes or of.nodes
+    nodes = nodes_over_ssh(plan, kind) if plan.hosts else len(plan.servers) or plan.nodes or of.nodes
     hosts = hosts_of_servers(plan) if plan.servers else kinds.host_names(kind, nodes, plan.clients)
     _refuse_unreal_order(plan, hosts)
     if plan.cluster == SERVERS:
         refuse_faults_of_servers(plan, part_types(SERVERS, kind))
     if plan.cluster == SSH:
-        refuse_faults_on_hosts(plan, kind, part_types(SSH, kind))
+        refuse_faults_over_ssh(plan, kind, part_types(SSH, kind))
     for spec in plan.faults:
         if spec.fault in plan.hooks:
             refuse_overlap(spec)

@@ -114,7 +114,7 @@ def open_servers(plan: Plan, report: Callable[[str], None] = _no_report) -> Dire
     )
 
 
-def open_hosts(plan: Plan, report: Callable[[str], None] = _no_report) -> SshCluster:
+def open_ssh(plan: Plan, report: Callable[[str], None] = _no_report) -> SshCluster:
     """Open the cluster of a completed plan on the user's machines. Raises EnvironmentLacking if one of them is not
     reached, or cannot do what the plan needs."""
     from harness.clusters.ssh.client_files import ClientFiles

@@ -23,7 +23,7 @@ from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys
 from harness.plan import Plan, dump
 from harness.trace.log import LoggedMessages
 
-from .opening import open_hosts, open_servers
+from .opening import open_servers, open_ssh
 from .progress import ProgressReporter
 from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_wire
@@ -120,9 +120,9 @@ def record_on_servers(start: RunStart) -> Recording:
     return _record_in_real_time(start, cluster, cluster.versions)
 
 
-def record_on_hosts(start: RunStart) -> Recording:
+def record_over_ssh(start: RunStart) -> Recording:
     """Run a plan on machines of the user's."""
-    cluster = open_hosts(start.plan, start.report)
+    cluster = open_ssh(start.plan, start.report)
     return _record_in_real_time(start, cluster, cluster.versions)
 
 

@@ -18,9 +18,9 @@ from .interpreter import interpreter_of
 from .judging import About, Recorded, Result, judge
 from .lock_facts import find_facts
 from .opening import open_containers
-from .own_servers import refuse_remote_servers
 from .progress import Progress, ProgressReporter
-from .recording import Recording, RunStart, record_on_containers, record_on_hosts, record_on_servers, simulate
+from .recording import Recording, RunStart, record_on_containers, record_on_servers, record_over_ssh, simulate
+from .servers_plans import refuse_remote_servers
 from .store import writable
 from .tracing import store_trace
 
@@ -79,5 +79,5 @@ def _recorded(
 ) -> Recording:
     if start.plan.cluster == "sim":
         return simulate(start, interpreter)
-    own = {SERVERS: record_on_servers, SSH: record_on_hosts}.get(start.plan.cluster)
+    own = {SERVERS: record_on_servers, SSH: record_over_ssh}.get(start.plan.cluster)
     return own(start) if own is not None else record_on_containers(start, open_cluster)

@@ -14,7 +14,7 @@ from harness.plan import FaultSpec, Plan
 from harness.run.completion import complete
 from harness.run.fault_engine import FaultEngine
 from harness.run.fault_records import fault_records
-from harness.run.opening import open_hosts
+from harness.run.opening import open_ssh
 from harness.run.recorder import Recorder
 
 from .machines import Machines
@@ -61,5 +61,5 @@ def on_bench(there: Machines, lock: str, test: Callable[[Bench], None], needs: t
         faults=tuple(FaultSpec(fault=name, at=0.0) for name in needs),
         **{"hosts": tuple(there.names), "clients": 3, **fields},
     )  # fmt: skip
-    cluster = open_hosts(complete(plan.check()))
+    cluster = open_ssh(complete(plan.check()))
     cluster.run(lambda: test(Bench(cluster)))

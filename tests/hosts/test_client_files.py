@@ -14,7 +14,7 @@ from harness.clusters.ssh.preparation import at_once
 from harness.errors import EnvironmentLacking
 from harness.plan import Plan
 from harness.run.completion import complete
-from harness.run.opening import open_hosts
+from harness.run.opening import open_ssh
 
 from .machines import Machines
 
@@ -65,11 +65,11 @@ def test_runs_share_the_libraries_on_a_machine(hosts: Machines, copies: Copies) 
     fields: dict[str, Any] = {"hosts": ("h1",), "clients": 1, "ssh_config": str(hosts.config)}
     plan = complete(Plan(lock="redis-token", cluster="ssh", **fields).check())
     ended: list[str] = []
-    for cluster in at_once([lambda: open_hosts(plan)] * 2):
+    for cluster in at_once([lambda: open_ssh(plan)] * 2):
         cluster.run(lambda: ended.append("run"))
     assert set(copies) == {"harness", "libraries"}
     copies.clear()
-    open_hosts(plan).run(lambda: ended.append("run"))
+    open_ssh(plan).run(lambda: ended.append("run"))
     assert ended == ["run"] * 3
     assert copies == []
     assert hosts.remains("h1") == ""

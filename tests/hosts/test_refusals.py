@@ -12,7 +12,7 @@ from harness.clusters.ssh.links import Endpoint, rules_of, table_script
 from harness.errors import USAGE, EnvironmentLacking, HarnessError, UsageError
 from harness.plan import FaultSpec, Plan, refuse_untrusted
 from harness.run.completion import complete
-from harness.run.opening import open_hosts
+from harness.run.opening import open_ssh
 
 from .machines import Machines
 
@@ -132,7 +132,7 @@ def test_a_machine_that_cannot_do_it_is_refused_with_the_reason(
 ) -> None:
     plan = complete(on_hosts(**{"hosts": ("h1", "h2"), "clients": 1, "ssh_config": str(hosts.config), **fields}))
     with pytest.raises(HarnessError, match=message) as refused:
-        open_hosts(plan)
+        open_ssh(plan)
     hosts.sh("h1", "mv /root/x /usr/bin/redis-server 2>/dev/null || true")  # a link, which points nowhere from /root
     assert isinstance(refused.value, EnvironmentLacking)
     assert [hosts.remains(name) for name in ("h1", "h2")] == ["", ""]

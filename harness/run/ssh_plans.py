@@ -13,7 +13,7 @@ from harness.faults.process import KillAmnesia
 from harness.plan import Plan
 
 
-def nodes_on_hosts(plan: Plan, kind: str) -> int:
+def nodes_over_ssh(plan: Plan, kind: str) -> int:
     """Return the number of servers of a plan on the user's machines: one on each, or on the first for a kind with one
     server. Raises UsageError if the kind cannot run there."""
     servers_class(kind)
@@ -21,7 +21,7 @@ def nodes_on_hosts(plan: Plan, kind: str) -> int:
     return plan.nodes or (len(plan.hosts) if usual > 1 else 1)
 
 
-def refuse_faults_on_hosts(plan: Plan, kind: str, parts: Sequence[type]) -> None:
+def refuse_faults_over_ssh(plan: Plan, kind: str, parts: Sequence[type]) -> None:
     """Refuse a fault that no machine of the user's can have, whatever its SSH user may do. Raises UsageError that lists
     the possible faults."""
     for spec in plan.faults:
