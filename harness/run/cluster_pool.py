@@ -71,7 +71,7 @@ class ClusterPool:
         if site is not None:
             try:
                 site.close()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:  # noqa: BLE001 - of the engine or a proxy; see above
                 self.failures.append(f"{type(error).__name__}: {error}")
 
     def __enter__(self) -> Self:

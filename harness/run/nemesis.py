@@ -160,7 +160,7 @@ class Nemesis:
         """Keep the first error for :meth:`stop` to raise: a fault that raises must not end the nemesis silently."""
         try:
             act()
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - stop() raises it in the main thread
             self._error = self._error or error
 
     def _later(self, at: int, act: Callable[[], None]) -> None:

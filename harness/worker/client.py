@@ -165,7 +165,7 @@ class Client(ResourceCalls):
         invoked = time.monotonic()
         try:
             extended = bool(_optional(self._locks[key], "extend")())
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
             self._raised("extend", key, error)
             return None
         self._leave("ok", "extend", key, {"extended": extended, **(self._prolonged(key, invoked) if extended else {})})
@@ -244,7 +244,7 @@ class Client(ResourceCalls):
         ask = None if key in self._entered else getattr(self._locks[key], "still_valid", None)
         try:
             valid = bool(ask()) if ask is not None else self._by_own_clock(key)
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
             self._raised("check", key, error)
             return False
         self._leave("ok", "check", key, {"valid": valid})
@@ -268,7 +268,7 @@ class Client(ResourceCalls):
             refusal = _raised_elsewhere(lock.release) if elsewhere else None
             if refusal is not None or not elsewhere:
                 lock.release()
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
             self._raised("release", key, error)
             return self.process == process
         self._leave("ok", "release", key, None if refusal is None else {"refused": error_text(refusal)})
@@ -309,7 +309,7 @@ class Client(ResourceCalls):
         self._enter("add", key)
         try:
             seen, written = map(int, _optional(self._locks[key], "increment")())
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - _raised decides what is an outcome
             self._raised("add", key, error)
             return None
         self._leave("ok", "add", key, {"seen": seen, "written": written})

@@ -154,7 +154,7 @@ class Agent:
             client_program.run(self._job(message), self.record, self.checkpoint)
         except LockFailed:
             raise
-        except Exception:  # noqa: BLE001
+        except Exception:  # noqa: BLE001 - a bug of the workload or of ours: the control side needs the traceback
             raise RuntimeError(traceback.format_exc()) from None
 
     def _do_log_sockets(self, message: Message) -> None:
