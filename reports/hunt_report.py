@@ -14,6 +14,7 @@ from harness.documents import HuntDocument, load_hunt, present
 from harness.documents.hunt import COUNTEREXAMPLE, HuntFinding
 from harness.documents.messages import LOG, TRACE
 from harness.files import write_file
+from harness.wording import counted
 
 from . import certainty, page, words
 from .document import known_versions, plain
@@ -222,15 +223,11 @@ def _finding(found: HuntFinding, folder: Path) -> FindingView:
 
 
 def _origin(found: HuntFinding) -> str:
-    size = f"{_counted(found.clients, 'client')}, {_counted(len(found.faults), 'fault')}"
+    size = f"{counted(found.clients, 'client')}, {counted(len(found.faults), 'fault')}"
     if not found.round:
         return f"Known from an earlier hunt; it still fails: {size}."
     where = f"Found in schedule {found.schedule:,} of round {found.round:,}"
     return f"{where}, then shrunk in {found.shrinks:,} more executions: {size}."
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _in_store(given: str, folder: Path) -> Path | None:

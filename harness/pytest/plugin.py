@@ -355,14 +355,12 @@ class _Sums:
         sums = {what: self._sums[f"harness_{what}"] for what in ("hunt", "schedules", "run", "failure", "unknown")}
         if not sums["hunt"] + sums["run"]:
             return
-        said = [_counted(sums["run"], "run")] if sums["run"] else []
+        from harness.wording import counted
+
+        said = [counted(sums["run"], "run")] if sums["run"] else []
         if sums["hunt"]:
-            said = [_counted(sums["hunt"], "hunt"), _counted(sums["schedules"], "schedule"), *said]
-        said.append(_counted(sums["failure"], "failure"))
+            said = [counted(sums["hunt"], "hunt"), counted(sums["schedules"], "schedule"), *said]
+        said.append(counted(sums["failure"], "failure"))
         said += [f"{sums['unknown']:,} without a verdict"] if sums["unknown"] else []
         where = f" (reports in {self._settings.shown(self._settings.store)})" if sums["failure"] else ""
         terminalreporter.write_line(f"harness: {', '.join(said)}{where}")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
