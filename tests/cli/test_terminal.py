@@ -20,7 +20,6 @@ from rich.console import Console
 
 from harness.cli import options, terminal, verdicts
 from harness.cli.display import Display
-from harness.cli.main import main
 from harness.cli.start_lines import StartLines
 from harness.history import History, Op
 from harness.history.ongoing import Ongoing
@@ -28,6 +27,7 @@ from harness.plan import FaultSpec, Plan
 from harness.run.judging import Result
 from harness.run.progress import PHASES
 from harness.run.runs import run
+from tests.cli.commands import harness
 
 CODES = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\r|\n|[^\x1b\r\n]+")
 PLAN = Plan(lock="redis-token", faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), time_limit=8.0)
@@ -289,12 +289,6 @@ def test_a_checkers_sentence_is_shown_unless_the_story_has_it(result: Result) ->
 # Commands with --json and with --quiet.
 
 RUN = ["redis-token", "--time-limit", "2s", "--cluster", "sim"]
-
-
-def harness(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
 
 
 SWEEP = ["sweep", "redis-token", "--pause", "0", "--time-limit", "2s", "--seeds", "1", "--workers", "1"]

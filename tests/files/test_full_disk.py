@@ -14,8 +14,8 @@ from typing import IO
 
 import pytest
 
-from harness.cli.main import main
 from harness.errors import MISSING, UNKNOWN, VALID, VIOLATION
+from tests.cli.commands import harness
 
 from .whole import half_files
 
@@ -51,15 +51,9 @@ def sizes(count: int = SIZES) -> list[int]:
     return [int(math.exp(rng.uniform(low, high))) // 4096 * 4096 for _ in range(count)]
 
 
-def status(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
-
-
 def run_on_small_disk(command: tuple[str, ...], place: Path, size: int, capsys: Capture) -> int:
     with small_disk(place, size):
-        found = status(*command, "--out", str(place / "store"))
+        found = harness(*command, "--out", str(place / "store"))
         err = capsys.readouterr().err
         assert half_files(place) == [], f"{size} bytes"
     assert "Traceback" not in err
@@ -110,7 +104,7 @@ def test_a_read_only_store_is_refused_before_the_work(
     place = tmp_path / "disk"
     with small_disk(place, LARGEST):
         subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
-        assert status(*command, "--out", str(place / "store")) == MISSING
+        assert harness(*command, "--out", str(place / "store")) == MISSING
     err = capsys.readouterr().err
     assert "Read-only file system" in err
     assert err.count("\n") == 1, err

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from harness.checkers.catalogue import CHECKERS
-from harness.cli.main import main
 from harness.faults.base import Fault
 from harness.faults.catalogue import FAULTS, fault_class, fault_of
 from harness.faults.records import FaultRecord, Moment
 from harness.lock_impls.catalogue import LOCKS
+from tests.cli.commands import harness
 
 FILES = {
     "my_lock": """
@@ -159,12 +159,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in FILES:
         sys.modules.pop(name, None)
     FAULTS.forget()
-
-
-def harness(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
 
 
 def results() -> Any:

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from harness.cli import replay as replay_cli
-from harness.cli.main import main
 from harness.plan import FaultSpec, Plan, dump
 from harness.run.judging import Result
 from harness.run.runs import run
+from tests.cli.commands import harness
 
 FILE = """
 lock = "redis-token"
@@ -63,12 +63,6 @@ def containers(monkeypatch: pytest.MonkeyPatch) -> Containers:
     played = Containers()
     monkeypatch.setattr(replay_cli, "run_and_print", played)
     return played
-
-
-def harness(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
 
 
 # On the simulator.

@@ -20,6 +20,7 @@ from harness.run.completion import complete
 from harness.run.judging import Result
 from harness.run.runs import run
 from harness.worker.resource import Request, Resource, ResourceReply
+from tests.runs.verdicts import explanations
 
 ON_SIM = [info for info in catalogue.infos() if info.simulated and set(info.kinds) & set(kinds("sim"))]
 REPLICATED = [
@@ -37,10 +38,6 @@ SEEDS = [0, *(slow(seed) for seed in range(1, 5))]
 def attempt(lock: str, nemesis: str = "none", **more: Any) -> Result:
     plan = Plan(lock=lock, **{"time_limit": 15.0, **more})
     return run(msgspec.structs.replace(plan, faults=tuple(default_specs(nemesis, plan.ttl))))
-
-
-def explanations(result: Result) -> str:
-    return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
 @pytest.mark.few(1)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.main import main
 from harness.documents import load_run, present
 from harness.errors import UNKNOWN, VALID
 from harness.lock_impls import catalogue
@@ -15,15 +14,10 @@ from harness.run import workers
 from harness.run.judging import rejudge
 from harness.run.lock_facts import find_facts
 from harness.serve.app import application
+from tests.cli.commands import harness
 from tests.serve.asking import request
 
 from .stranger import CHECKER, LOCK, MODULE, Stranger
-
-
-def status(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
 
 
 def test_results_have_the_facts_of_the_lock(stranger: Stranger) -> None:
@@ -49,7 +43,7 @@ def test_a_killed_run_of_our_own_lock_is_judged_without_loading_it(
 def test_a_killed_run_of_a_strangers_lock_is_judged_without_importing_it(stranger: Stranger) -> None:
     stranger.store(lock=LOCK)
     stranger.kill()
-    assert status("report", "run") == UNKNOWN
+    assert harness("report", "run") == UNKNOWN
     results = load_run(stranger.results)
     assert results.lock == LOCK
     assert "cut short" in results.summary
@@ -60,7 +54,7 @@ def test_a_killed_run_of_a_strangers_lock_is_judged_without_importing_it(strange
 @pytest.mark.parametrize("command", [["report"], ["check", "--model", "mutex"], ["export", "history.edn"]])
 def test_commands_on_a_stored_run_run_no_code_that_it_names(stranger: Stranger, command: list[str]) -> None:
     stranger.store(lock=LOCK, checkers=(CHECKER,), workload=f"{MODULE}:Workload")
-    assert status(command[0], "run", *command[1:]) == VALID
+    assert harness(command[0], "run", *command[1:]) == VALID
     assert not stranger.code_was_run
 
 
@@ -76,7 +70,7 @@ def test_a_users_checker_without_a_stored_verdict_is_unknown_and_says_how_to_run
 ) -> None:
     stranger.store(checkers=(CHECKER,))
     stranger.kill()
-    assert status("report", "run") == UNKNOWN
+    assert harness("report", "run") == UNKNOWN
     verdict = load_run(stranger.results).checkers[CHECKER]
     assert verdict.valid is None
     assert f"--checker {CHECKER}" in verdict.explanation
@@ -86,7 +80,7 @@ def test_a_users_checker_without_a_stored_verdict_is_unknown_and_says_how_to_run
 
 def test_a_users_checker_named_on_the_command_line_is_run_again(stranger: Stranger) -> None:
     stranger.store(checkers=(CHECKER,))
-    assert status("report", "run", "--checker", CHECKER) == VALID
+    assert harness("report", "run", "--checker", CHECKER) == VALID
     assert "it was run" in load_run(stranger.results).checkers[CHECKER].explanation
     assert stranger.code_was_run
 

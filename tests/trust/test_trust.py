@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.cli.main import main
 from harness.documents import load_run, present
 from harness.errors import USAGE, UsageError
 from harness.plan import Expect, FaultSpec, Plan, allowing, code_in, dump, load, refuse_untrusted
 from harness.run.store import FAILURES, PLAN
 from harness.scenarios import catalogue
 from harness.search.request import HuntRequest
+from tests.cli.commands import harness
 
 from .stranger import CHECKER, LOCK, Stranger
 
@@ -27,12 +27,6 @@ PLANS = {
 COMMANDS = (("replay",), ("scenario", "run"))
 
 
-def status(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0)
-
-
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("named", PLANS)
 def test_code_that_only_the_file_names_is_refused_in_one_line(
@@ -40,7 +34,7 @@ def test_code_that_only_the_file_names_is_refused_in_one_line(
 ) -> None:
     Path("plan.toml").write_text(dump(PLANS[named]))
     (name, what) = next(iter(code_in(PLANS[named]).items()))
-    assert status(*command, "plan.toml") == USAGE
+    assert harness(*command, "plan.toml") == USAGE
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert f"{what} {name}" in line
@@ -57,19 +51,19 @@ def test_code_that_the_user_allowed_is_run(
     stranger: Stranger, command: tuple[str, ...], consent: tuple[str, ...]
 ) -> None:
     Path("plan.toml").write_text(dump(msgspec.structs.replace(PLANS["lock"], time_limit=1.0)))
-    assert status(*command, "plan.toml", *consent) != USAGE
+    assert harness(*command, "plan.toml", *consent) != USAGE
     assert stranger.code_was_run
 
 
 def test_a_stored_run_of_a_stranger_is_not_replayed(stranger: Stranger) -> None:
     stranger.store(lock=LOCK)
-    assert status("replay", "run") == USAGE
+    assert harness("replay", "run") == USAGE
     assert not stranger.code_was_run
 
 
 def test_allowing_one_class_does_not_allow_another(stranger: Stranger, capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.toml").write_text(dump(Plan(lock=LOCK, checkers=(CHECKER,))))
-    assert status("replay", "plan.toml", "--allow", LOCK) == USAGE
+    assert harness("replay", "plan.toml", "--allow", LOCK) == USAGE
     refusal = capsys.readouterr().err
     assert CHECKER in refusal
     assert LOCK not in refusal
@@ -80,7 +74,7 @@ def test_showing_a_scenario_file_runs_no_code_and_says_how_to_allow_it(
     stranger: Stranger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("plan.toml").write_text(dump(PLANS["lock"]))
-    assert status("scenario", "show", "plan.toml") == 0
+    assert harness("scenario", "show", "plan.toml") == 0
     assert f"--allow {LOCK}" in " ".join(capsys.readouterr().out.split())
     assert not stranger.code_was_run
 
@@ -95,23 +89,23 @@ def test_a_hunt_refuses_a_stored_failure_with_code_that_the_user_did_not_name(
     plan = msgspec.structs.replace(request.plan(), checkers=(CHECKER,), hold=3.0, time_limit=2.0)
     (folder / "strange.toml").write_text(dump(plan))
     hunt = ("hunt", "redis-token", "--faults", "none", "--rounds", "1", "--schedules", "1")
-    assert status(*hunt) == USAGE
+    assert harness(*hunt) == USAGE
     assert f"checker {CHECKER}" in capsys.readouterr().err
     assert not stranger.code_was_run
-    assert status(*hunt, "--fresh") != USAGE
+    assert harness(*hunt, "--fresh") != USAGE
     assert not stranger.code_was_run
-    assert status(*hunt, "--trust") != USAGE
+    assert harness(*hunt, "--trust") != USAGE
     assert stranger.code_was_run
 
 
 @pytest.mark.slow
 def test_the_command_that_repeats_a_run_of_a_users_lock_allows_that_lock(stranger: Stranger) -> None:
     Path("plan.toml").write_text(dump(msgspec.structs.replace(PLANS["lock"], time_limit=1.0)))
-    status("replay", "plan.toml", "--trust")
+    harness("replay", "plan.toml", "--trust")
     replay = present(load_run(Path("store/latest/results.json")).replay)
     assert replay is not None
     assert replay.endswith(f" --allow {LOCK}")
-    assert status(*replay.split()[1:]) != USAGE
+    assert harness(*replay.split()[1:]) != USAGE
     assert load(Path("store/latest") / PLAN).lock == LOCK
 
 

@@ -19,6 +19,7 @@ from harness.run.store import PLAN
 from harness.search.request import HuntRequest
 from harness.worker.resource import STALE, Request, Resource
 from harness.worker.workloads.mutex import MutexWorkload
+from tests.runs.verdicts import explanations
 
 OPEN_TX = "harness.scenarios.locks.mysql_open_tx:OpenTransaction"
 APART = "harness.scenarios.locks.zookeeper_readers:ReadersApart"
@@ -51,10 +52,6 @@ DOCKER = pytest.param("docker", marks=pytest.mark.long)
 def run_workload(workload: str, lock: str, cluster: str = "sim", **more: Any) -> Result:
     plan = Plan(lock=lock, workload=workload, cluster=cluster, **{"time_limit": 12.0, **more})
     return run(plan)
-
-
-def explanations(result: Result) -> str:
-    return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
 @pytest.mark.few(1)

@@ -17,6 +17,7 @@ from harness.run.runs import run
 from harness.worker import resource
 from harness.worker.resource import CHANGED, Request, Resource, ResourceReply
 from harness.worker.workloads.red_packet import decide
+from tests.runs.verdicts import explanations
 
 NAMES = ("order", "red-packet", "counter", "optimistic")
 WITH_LOCK = NAMES[:3]
@@ -27,10 +28,6 @@ TRANSACTIONS = "harness.scenarios.locks.mysql_transactions"
 
 def play(workload: str, lock: str = "redis-token", **more: Any) -> Result:
     return run(Plan(lock=lock, workload=workload, **{"time_limit": 4.0, **more}))
-
-
-def explanations(result: Result) -> str:
-    return "\n".join(f"{name}: {verdict.valid} {verdict.explanation}" for name, verdict in result.verdicts.items())
 
 
 def accepted_calls(history: History, f: str) -> list[Any]:
