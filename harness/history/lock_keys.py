@@ -156,9 +156,10 @@ def changed_history(history: History, entries: Iterable[Op]) -> History:
     return changed
 
 
-def attach_stored_keys(history: History, path: Path) -> None:
-    """Give a history of the simulator the record at ``path``, if that is complete."""
-    if path.exists():
-        states, flaw = read_keys(path)
-        if not flaw:
-            attach_keys(history, states)
+def attach_stored_keys(history: History, path: Path) -> str:
+    """Give a history of the simulator the record at ``path``, if that is complete. Otherwise return what is wrong with
+    the file."""
+    states, flaw = read_keys(path) if path.exists() else ([], f"{path.name} is missing")
+    if not flaw:
+        attach_keys(history, states)
+    return flaw

@@ -21,6 +21,7 @@ from msgspec import UNSET, UnsetType
 
 from harness.checkers import catalogue as checker_catalogue
 from harness.checkers.base import Verdict, Violation
+from harness.checkers.keys import KeysChecker
 from harness.checkers.malformed import flaw
 from harness.checkers.running import run_all
 from harness.clusters.kinds import KINDS
@@ -134,11 +135,12 @@ def rejudge(folder: Path, *, checkers: Collection[str] = ()) -> Result:
         history.save(folder / HISTORY)
     results = load_run(folder / RESULTS) if (folder / RESULTS).exists() else None
     history = _without_incomplete_tail(plan, history)
-    if plan.cluster == "sim":
-        attach_stored_keys(history, folder / KEYS)
+    keys_flaw = attach_stored_keys(history, folder / KEYS) if plan.cluster == "sim" else ""
     skipped = not_run(plan, checkers)
     named = [name for name in (*plan.checkers, *checkers) if name not in skipped]
     found = run_all(history, checker_catalogue.chosen(named))
+    if keys_flaw:  # a simulated run records every change, so a damaged record must not count as none
+        found[KeysChecker.name] = Verdict(None, f"the record of the servers' keys is damaged: {keys_flaw}")
     found.update({name: _stored_verdict(name, results) for name in skipped})
     lock = stored_facts(plan.lock, results)
     return judge(Recorded(plan, lock, history, folder, _stored_about(results)), found)

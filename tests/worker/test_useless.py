@@ -95,17 +95,18 @@ def test_a_release_that_waits_for_the_next_acquire_is_reported(tmp_path: Path) -
     assert result.valid is False
 
 
-@pytest.mark.slow
-def test_keys_are_not_judged_where_their_record_is_missing_or_damaged(tmp_path: Path) -> None:
-    plan = Plan(lock=f"{MODULE}:KeepsTheKey", time_limit=8.0)
-    assert run(plan).decision.properties["keys"].state == "broken", "stored or not"
-    folder = run(plan, store=tmp_path).folder
+def test_a_run_whose_record_of_keys_is_damaged_or_missing_is_unknown(tmp_path: Path) -> None:
+    folder = run(Plan(lock="redis-token", time_limit=4.0), store=tmp_path).folder
     assert folder is not None
+    assert rejudge(folder).valid is True
     with (folder / KEYS).open("a") as file:
         file.write("{")
-    assert rejudge(folder).decision.properties["keys"].state == "not-applicable"
-    (folder / KEYS).unlink()
-    assert rejudge(folder).decision.properties["keys"].state == "not-applicable"
+    for flaw in ("keys.jsonl is truncated at line", "keys.jsonl is missing"):
+        result = rejudge(folder)
+        assert result.decision.properties["keys"].state == "not-tested"
+        assert flaw in result.verdicts["keys"].explanation
+        assert result.valid is None
+        (folder / KEYS).unlink(missing_ok=True)
 
 
 def test_a_confirmed_release_by_a_client_without_the_lock_is_broken() -> None:
