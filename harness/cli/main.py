@@ -8,7 +8,7 @@ import sys
 import traceback
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Annotated, Final, NoReturn, Protocol, cast
+from typing import Annotated, Any, Final, NoReturn, Protocol, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -23,12 +23,13 @@ from harness.errors import (
     EnvironmentLacking,
     HarnessError,
     missing_extra,
+    unknown_name,
 )
 from harness.files import cannot_write
 from harness.plan.project import project_defaults
 
 from .project import set_defaults
-from .stdout import allow_any_text, stdout_errors
+from .stdout import allow_any_text, print_error, stdout_errors
 from .verbosity import source_of
 
 COMMANDS: Final = {
@@ -102,6 +103,12 @@ class LazyCommands(TyperGroup):
             set_defaults(command, cmd_name, tuple(COMMANDS))
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Refuse an unknown command with the nearest name: Typer knows only the names of commands that are loaded."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            raise unknown_name("command", args[0], COMMANDS)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: object, formatter: HelpFormatter) -> None:
         del ctx
         with formatter.section("Commands"):
@@ -146,31 +153,30 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(MISSING)  # Typer does not know the shell; its status 1 is not a verdict
         raise
     except WRONG_USAGE as error:
-        typer.echo(_one_line_message(cast(UsageMessage, error)) + _project_note(error), err=True)
+        print_error(_one_line_message(cast(UsageMessage, error)) + _project_note(error))
         sys.exit(USAGE)
     except typer.Abort:  # older Typer versions raise this for Ctrl-C
         sys.exit(INTERRUPTED)
     except HarnessError as error:
-        typer.echo("; ".join([f"harness: {error}", *getattr(error, "__notes__", ())]), err=True)
+        print_error("; ".join([f"harness: {error}", *getattr(error, "__notes__", ())]))
         sys.exit(error.exit_status)
     except ImportError as error:
         lacking = missing_extra(error)
         if lacking is None:
             _report_crash()
-        typer.echo(f"harness: {lacking}", err=True)
+        print_error(f"harness: {lacking}")
         sys.exit(MISSING)
     except OSError as error:
         if error.errno not in NO_SPACE:
             _report_crash()
-        typer.echo(f"harness: {cannot_write(error.filename or 'a file', error)}", err=True)
+        print_error(f"harness: {cannot_write(error.filename or 'a file', error)}")
         sys.exit(MISSING)
     except Exception:  # noqa: BLE001 - a crash of ours must not look like a verdict
         _report_crash()
 
 
 def _report_crash() -> NoReturn:
-    traceback.print_exc()
-    typer.echo("harness: an error of the harness itself, not a verdict; please report it", err=True)
+    print_error(f"{traceback.format_exc()}harness: an error of the harness itself, not a verdict; please report it")
     sys.exit(UNKNOWN)
 
 

@@ -1,4 +1,5 @@
-"""Errors of standard output: a full disk behind it, or a closed pipe. Nothing that is slow to import is used."""
+"""Errors of standard output and standard error: a full disk behind them, or a closed pipe. Nothing that is slow to
+import is used."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TextIO
 
 from harness.files import cannot_write
 
@@ -24,13 +25,22 @@ def stdout_errors() -> Iterator[None]:
     except OSError as error:
         if error.filename is not None or error.errno not in OF_OUTPUT:
             raise
-        _drop_stdout()
+        _drop(sys.stdout)
         raise cannot_write("to standard output", error) from error
     except SystemExit as exit_:
         if not isinstance(exit_.__context__, BrokenPipeError):  # Rich turns it into SystemExit(1)
             raise
-        _drop_stdout()
+        _drop(sys.stdout)
         raise cannot_write("to standard output", exit_.__context__) from exit_
+
+
+def print_error(message: str) -> None:
+    """Print a message on stderr. It is lost if nobody can read it, as in ``harness run LOCK 2>&1 | head -1``: an
+    exception would end the command with status 1, which says that the lock was violated."""
+    try:
+        print(message, file=sys.stderr or io.StringIO(), flush=True)
+    except OSError:
+        _drop(sys.stderr)
 
 
 def allow_any_text() -> None:
@@ -40,9 +50,9 @@ def allow_any_text() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _drop_stdout() -> None:
-    """Connect stdout to the null device, so that the interpreter can flush it when it exits."""
-    with contextlib.suppress(io.UnsupportedOperation):  # stdout is not a file, as in a test
+def _drop(stream: TextIO) -> None:
+    """Connect a standard stream to the null device, so that the interpreter can flush it when it exits."""
+    with contextlib.suppress(io.UnsupportedOperation):  # the stream is not a file, as in a test
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
         os.close(null)

@@ -133,7 +133,7 @@ def test_commands_of_a_protocol_that_is_not_read_are_refused_on_docker(capsys: p
         ("serve --prot 1", "no such option: --prot"),
         ("run redis-token --ttl soon", "expected a duration"),
         ("cluster up", "missing argument 'kind'"),
-        ("nosuch", "no such command 'nosuch'"),
+        ("rnu redlock", "unknown command 'rnu': did you mean run?"),
         ("run redis-token --runs", "'--runs' requires an argument"),
     ],
 )

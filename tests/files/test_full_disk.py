@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from harness.errors import MISSING, UNKNOWN, VALID, VIOLATION
+from harness.errors import MISSING, UNKNOWN, USAGE, VALID, VIOLATION
 from tests.cli.commands import harness
 
 from .whole import half_files
@@ -144,3 +144,11 @@ def test_output_that_cannot_be_written_is_one_line(arguments: tuple[str, ...], s
     assert ended.stderr.startswith("harness: cannot write to standard output: ")
     assert ended.stderr.count("\n") == 1
     assert half_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("arguments", [("list", "locks"), ("run", "nosuch"), ("run", "redis-token", "--ttl", "soon")])
+def test_a_closed_pipe_behind_both_outputs_is_no_violation(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    with pipe_without_reader() as out:
+        command = [sys.executable, "-m", "harness", *arguments]
+        ended = subprocess.run(command, cwd=tmp_path, stdout=out, stderr=out, timeout=600, check=False)
+    assert ended.returncode == (MISSING if arguments[0] == "list" else USAGE)
