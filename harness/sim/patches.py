@@ -107,6 +107,14 @@ def _socket_replacements() -> Iterator[Replacement]:
         from gevent.hub import Hub
 
         yield Hub, "__init__", dispatch(Hub.__init__, _lacking("gevent"))
+    # libpq has sockets of its own: a client would look for a simulated server in the real network.
+    if "psycopg" in sys.modules:
+        from psycopg import generators
+
+        yield generators, "connect", dispatch(generators.connect, _lacking("psycopg.connect"))
+    if "psycopg2" in sys.modules:
+        psycopg2 = sys.modules["psycopg2"]
+        yield psycopg2, "_connect", dispatch(vars(psycopg2)["_connect"], _lacking("psycopg2.connect"))
 
 
 # Processes.

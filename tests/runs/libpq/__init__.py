@@ -1,0 +1,1 @@
+"""Locks whose client libraries have sockets of their own, in libpq."""
