@@ -13,7 +13,8 @@ import pytest
 from harness.clusters.kinds import KINDS
 from harness.faults.catalogue import FAULTS
 from harness.history.lock_keys import read_keys
-from tests.plugins.test_user_plugins import distribution, harness, results
+from tests.cli.commands import harness
+from tests.plugins.test_user_plugins import distribution, results
 
 TINY_KIND = '''
 """A lock server that answers lines: "LOCK name ttl_ms" and "UNLOCK name". A client host is an owner."""
