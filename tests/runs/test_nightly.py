@@ -200,6 +200,11 @@ def test_the_suite_determines_seeds_and_clusters() -> None:
         cases("tiny", "sim", [scenario])
 
 
+def test_traffic_of_servers_that_are_upgraded_is_not_compared_with_the_simulated_ones() -> None:
+    chosen = [catalogue.find(name) for name in ("redis-upgrade", "ttl-overrun")]
+    assert [case.is_simulated for case in cases("full", "docker", chosen)] == [False, True]
+
+
 # Verdicts of a run compared with the expected ones.
 
 FAILURE = Expect(safe=False, invalid=("resource",), valid=("fencing",))
