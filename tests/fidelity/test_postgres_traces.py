@@ -119,6 +119,14 @@ def test_deadlock_is_found_after_deadlock_timeout(ended_ms: float, expected: str
     assert server.fail(2, 16, ended_ms, DEADLOCK, "deadlock detected").state == expected
 
 
+def test_process_that_does_not_run_may_miss_the_release_of_its_lock() -> None:
+    server = Server().lock(1, 5, 6).ask(2, 7, 8, "SET lock_timeout = '100ms'", protocol.complete("SET"))
+    server.fail(2, 10, 112, LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout").unlock(1, 50, 51)
+    found = server.check()
+    assert found.state == "unknown"
+    assert "may not have run" in found.why
+
+
 def test_statement_that_is_cancelled_ends_its_wait() -> None:
     def cancelled(secret: int) -> str:
         server = Server().lock(1, 10, 11)

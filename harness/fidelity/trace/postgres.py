@@ -97,7 +97,9 @@ class PostgresSpecification(SessionSpecification):
             id(request): reply for life in found for talk in life.conversations for request, reply in answered(talk)
         }
         self._several = False
-        self._left = self._lacks = False
+        self._left = self._lacks = self._overslept = False
+        self._waited: set[int] = set()
+        """Requests that waited for a lock in some execution."""
         self._tables = any(
             _TABLES.match(text) for life in found for talk in life.conversations for one in talk.requests
             for text in one.words[1:]
@@ -112,6 +114,8 @@ class PostgresSpecification(SessionSpecification):
             return "several sessions continued together, in an order that is open"
         if self._lacks:
             return "the simulated server lacks a statement"
+        if self._overslept:
+            return "a process of the server may not have run between the release of the lock and its lock_timeout"
         return "a client disconnected while its statement waited" if self._left else ""
 
     # Driving the server.
@@ -131,6 +135,8 @@ class PostgresSpecification(SessionSpecification):
             connection.session.secret = secret
         self._last[talk.number] = request
         connection.ask(request.data)
+        if connection.session.waits:
+            self._waited.add(id(request))
 
     def passing(self, before_ns: int) -> Sequence[int]:
         """Return the waits that may end, as twice the number of their connection, and 1 more for a deadlock. A wait
@@ -196,6 +202,7 @@ class PostgresSpecification(SessionSpecification):
         if f"ERROR {UNSUPPORTED} " in other:
             self._lacks = True
             return True
+        self._overslept |= f" {LOCK_NOT_AVAILABLE} " in one and id(request) in self._waited
         return one == other
 
     def shown_request(self, request: Request) -> str:
