@@ -83,6 +83,27 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
     lock = lock or find_facts(plan.lock, interpreter_of(plan))
     plan = _with_own_faults(plan)
     kind = kind_of_servers(plan, lock) if plan.cluster == SERVERS else plan.kind or lock.kinds[0]
+    _refuse_other_cluster(plan, lock, kind)
+    of = kinds.KINDS.find(kind)
+    plan = with_release(plan)
+    _refuse_holding(plan)
+    _refuse_unknown_options(plan, lock)
+    _refuse_unknown_checkers(plan)
+    _refuse_sharing(plan, lock)
+    _refuse_missing_methods(plan, lock)
+    options = {} if plan.servers else server_options.completed(of.options, plan.server_options, plan.cluster)
+    nodes = nodes_over_ssh(plan, kind) if plan.hosts else len(plan.servers) or plan.nodes or of.nodes
+    hosts = hosts_of_servers(plan) if plan.servers else kinds.host_names(kind, nodes, plan.clients)
+    _refuse_unreal_order(plan, hosts)
+    _refuse_faults(plan, lock, kind, hosts)
+    settle = plan.settle
+    if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
+        settle = min(plan.time_limit / 2, plan.settle_time + lock.overtime)
+    return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
+
+
+def _refuse_other_cluster(plan: Plan, lock: LockFacts, kind: str) -> None:
+    """Refuse a cluster on which the lock, its language or this kind of servers does not run."""
     if not _runs_on(lock, kind):
         raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, not on {kind!r}")
     of = kinds.KINDS.find(kind)
@@ -95,33 +116,6 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
-    plan = with_release(plan)
-    _refuse_holding(plan)
-    _refuse_unknown_options(plan, lock)
-    _refuse_unknown_checkers(plan)
-    _refuse_sharing(plan, lock)
-    _refuse_missing_methods(plan, lock)
-    options = {} if plan.servers else server_options.completed(of.options, plan.server_options, plan.cluster)
-    nodes = nodes_over_ssh(plan, kind) if plan.hosts else len(plan.servers) or plan.nodes or of.nodes
-    hosts = hosts_of_servers(plan) if plan.servers else kinds.host_names(kind, nodes, plan.clients)
-    _refuse_unreal_order(plan, hosts)
-    if plan.cluster == SERVERS:
-        refuse_faults_of_servers(plan, part_types(SERVERS, kind))
-    if plan.cluster == SSH:
-        refuse_faults_over_ssh(plan, kind, part_types(SSH, kind))
-    for spec in plan.faults:
-        if spec.fault in plan.hooks:
-            refuse_overlap(spec)
-        else:
-            _refuse_impossible(spec, plan.cluster, kind)
-            _refuse_unknown_release(spec, of, plan)
-        _refuse_impossible_event(spec, plan.workload)
-        _refuse_other_methods(spec, lock)
-        refuse_unknown_words(spec, hosts, hooked=spec.fault in plan.hooks)
-    settle = plan.settle
-    if not settle and lock.overtime:  # holds may outlast the ttl by this time, so observe for longer
-        settle = min(plan.time_limit / 2, plan.settle_time + lock.overtime)
-    return msgspec.structs.replace(plan, kind=kind, nodes=nodes, server_options=options, settle=settle)
 
 
 def with_release(plan: Plan) -> Plan:
@@ -216,6 +210,23 @@ def _refuse_unknown_checkers(plan: Plan) -> None:
             raise UsageError(f"expect: {error}") from error
         if name not in checkers:
             raise UsageError(f"expect: {name!r} is no checker of this plan: add it to the plan's checkers")
+
+
+def _refuse_faults(plan: Plan, lock: LockFacts, kind: str, hosts: list[str]) -> None:
+    """Refuse a fault that this cluster cannot have, or that its schedule or the lock makes impossible."""
+    if plan.cluster == SERVERS:
+        refuse_faults_of_servers(plan, part_types(SERVERS, kind))
+    if plan.cluster == SSH:
+        refuse_faults_over_ssh(plan, kind, part_types(SSH, kind))
+    for spec in plan.faults:
+        if spec.fault in plan.hooks:
+            refuse_overlap(spec)
+        else:
+            _refuse_impossible(spec, plan.cluster, kind)
+            _refuse_unknown_release(spec, kinds.KINDS.find(kind), plan)
+        _refuse_impossible_event(spec, plan.workload)
+        _refuse_other_methods(spec, lock)
+        refuse_unknown_words(spec, hosts, hooked=spec.fault in plan.hooks)
 
 
 def _refuse_impossible(spec: FaultSpec, backend: str, kind: str) -> None:
