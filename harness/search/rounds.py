@@ -151,7 +151,7 @@ def _gravity(kind: FailureKind) -> tuple[tuple[int, str], str]:
 
 def _shrunk(failure: ShrunkFailure, request: HuntRequest) -> ShrunkFailure:
     shrunk = shrink(failure.plan, failure.kind, request)
-    return with_(failure, plan=shrunk.plan, kinds=shrunk.kinds, shrinks=shrunk.plays)
+    return with_(failure, plan=shrunk.plan, kinds=shrunk.kinds, shrinks=shrunk.tried)
 
 
 class _RoundOver(Exception):

@@ -54,7 +54,7 @@ class ShrinkResult:
 
     plan: Plan
     kinds: tuple[FailureKind, ...]
-    plays: int
+    tried: int
 
 
 def shrink(plan: Plan, kind: FailureKind, request: HuntRequest) -> ShrinkResult:

@@ -128,7 +128,7 @@ def _compared(server: Server, request: FidelityRequest, report: _Report) -> Agre
     try:
         with (
             open_pool(request.workers) as pool,
-            contextlib.closing(results(blocks(), play, pool, in_order=False)) as done,
+            contextlib.closing(results(blocks(), compare_block, pool, in_order=False)) as done,
         ):
             for _, one in done:
                 if isinstance(one, AbandonedJob):
@@ -140,7 +140,7 @@ def _compared(server: Server, request: FidelityRequest, report: _Report) -> Agre
     return replace(found, seconds=report.seconds)
 
 
-def play(block: Block) -> Agreement:
+def compare_block(block: Block) -> Agreement:
     """Compare the sequences of a block, in a worker."""
     with SERVERS[block.server].start() as pair:
         return compare(block.server, pair, block.seeds, budget_s=block.budget_s, stored=block.stored)

@@ -191,7 +191,7 @@ def test_shrinking_removes_unneeded_parts() -> None:
     assert small.kinds == run_trial(plan).kinds()
     assert [spec.fault for spec in plan.faults] == ["client-pause"]
     assert (plan.clients, plan.keys, plan.seed, plan.shuffle, plan.delays, plan.holds) == (2, 1, 0, 0, (), {})
-    assert small.plays <= 150
+    assert small.tried <= 150
     for usual in ("seed", "shuffle", "keys", "wait", "delay", "nth"):
         assert usual not in dump(plan), "what is so anyway is not said"
 

@@ -1,10 +1,10 @@
-"""The worker pool of hunt, nightly, compare and sweep: it plays many independent runs and returns their results.
+"""The worker pool of hunt, nightly, compare and sweep: it executes many independent runs and returns their results.
 
-Jobs are played in this process, in processes of this machine, or on a Dask cluster. A job is played again when its
-worker dies. The results do not depend on where and by how many workers the jobs are played::
+Jobs are executed in this process, in processes of this machine, or on a Dask cluster. A job is executed again when its
+worker dies. The results do not depend on where and by how many workers the jobs are executed::
 
     with open_pool(workers=4) as pool:
-        for job, result in results(jobs, play, pool):
+        for job, result in results(jobs, execute, pool):
             ...
 """
 

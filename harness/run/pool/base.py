@@ -17,7 +17,7 @@ class WorkerDied(Exception):
 
 
 class Pool(ABC):
-    """Calls functions in workers, which may die: their jobs are then played again by other workers.
+    """Calls functions in workers, which may die: their jobs are then executed again by other workers.
 
     Functions must be importable by name (``functools.partial`` of such a function is, too); arguments and results are
     pickled.
@@ -29,7 +29,7 @@ class Pool(ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Number of jobs that can be played at the same time now."""
+        """Number of jobs that can be executed at the same time now."""
 
     @abstractmethod
     def submit(self, work: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Future[Result]:

@@ -1,6 +1,6 @@
 """The workers of a Dask cluster.
 
-Dask plays a job again when its worker dies. What is added here: every worker must have the same versions as this
+Dask executes a job again when its worker dies. What is added here: every worker must have the same versions as this
 process, and waiting ends when the scheduler or the last worker is gone.
 """
 
@@ -94,8 +94,8 @@ def _without_logs() -> Iterator[None]:
 
 
 class DaskPool(Pool):
-    """As wide as the cluster has workers, which may come and go. Each plays one job at a time, however many threads it
-    has."""
+    """As wide as the cluster has workers, which may come and go. Each executes one job at a time, however many threads
+    it has."""
 
     def __init__(self, client: Client, address: str) -> None:
         from distributed import KilledWorker

@@ -1,4 +1,4 @@
-"""The pool that plays every job in this process, when it is submitted."""
+"""The pool that executes every job in this process, when it is submitted."""
 
 from __future__ import annotations
 

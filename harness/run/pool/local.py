@@ -2,7 +2,7 @@
 
 Each worker is a Pebble pool of one process. It has pipes of its own, so a worker that is killed while it sends a result
 cannot damage the others; and it can be given the job to remove its containers. A thread for each worker gives it one
-job at a time, and plays the job again when the process dies of it.
+job at a time, and executes the job again when the process dies of it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LocalPool(Pool):
         return self._width
 
     def submit(self, work: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Future[Result]:
-        return self._threads.submit(self._play, pickle.dumps((work, args, kwargs)))
+        return self._threads.submit(self._execute, pickle.dumps((work, args, kwargs)))
 
     def close(self) -> None:
         """Also waits until every process is gone."""
@@ -74,14 +74,14 @@ class LocalPool(Pool):
                 list(threads.map(lambda worker: worker.end(tidy=self._tidy), self._workers))
         self._lifeline.close()
 
-    def _play(self, job: bytes) -> Any:
+    def _execute(self, job: bytes) -> Any:
         """Called in one of the pool's threads."""
         deaths: list[str] = []
         begun = False
         while len(deaths) < DEATHS:
             worker = self._worker()
             try:
-                return worker.play(job, lambda: self._deadline)
+                return worker.execute(job, lambda: self._deadline)
             except ProcessExpired as death:
                 begun = True
                 deaths.append(_exit_description(death.exitcode))
@@ -114,7 +114,7 @@ class _Worker:
     def __init__(self, lifeline: Connection, *, tidy: bool) -> None:
         self._pool = ProcessPool(1, initializer=begin, initargs=(lifeline, tidy), context=SPAWN)
 
-    def play(self, job: bytes, deadline: Callable[[], float]) -> Any:
+    def execute(self, job: bytes, deadline: Callable[[], float]) -> Any:
         """Raises what the job raises, ProcessExpired if the process dies of it, BrokenProcessPool if it dies before,
         and WorkerDied after the ``deadline``, which is asked for again and again."""
         try:
