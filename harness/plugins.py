@@ -206,6 +206,11 @@ def search_working_directory() -> str:
 
 def _import(module_name: str, spec: str) -> ModuleType:
     here = search_working_directory()
+    file = Path(module_name)
+    if file.suffix == ".py" and file.is_file():
+        place = "" if file.parent == Path() else f" in the folder {file.parent}"
+        name = f"{file.stem}:{spec.partition(':')[2]}"
+        raise UsageError(f"{spec}: expected package.module:Class, got the path of a file; did you mean {name}{place}?")
     try:
         return importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from harness.errors import MISSING, MissingLibrary
@@ -36,7 +37,12 @@ class UnknownLockError(LockLookupError):
         self.name = name
         self.nearest = tuple(difflib.get_close_matches(name, known, 3, 0.5))
         hint = f"did you mean {' or '.join(self.nearest)}?" if self.nearest else f"there are: {', '.join(known)}"
-        super().__init__(f"no lock is called {name!r}; {hint} (a class of your own is given as package.module:Class)")
+        module = name.removesuffix(".py")
+        if Path(f"{module}.py").is_file():
+            hint = f"the class in {module}.py is given as {module}:Class"
+        else:
+            hint += " (a class of your own is given as package.module:Class)"
+        super().__init__(f"no lock is called {name!r}; {hint}")
 
 
 class MissingClientLibraryError(LockLookupError, MissingLibrary):

@@ -212,6 +212,8 @@ def _is_asynchronous(cls: type) -> bool:
 def _kinds(cls: type) -> tuple[str, ...]:
     """Return the kinds that the class declares (``kinds``), else those that its constructor's parameters allow."""
     if hasattr(cls, "kinds"):
+        if isinstance(cls.kinds, str) or not all(isinstance(kind, str) for kind in cls.kinds):
+            raise UserLockError(f'kinds must be names such as ("postgres",), got {cls.kinds!r}')
         return tuple(cls.kinds)
     if _opens_itself(cls):
         return (*ONE_SLOT_KINDS, "redis-independent")

@@ -27,7 +27,7 @@ from harness.worker.client_program import find_workload
 from .bounds import refuse_endless
 from .interpreter import interpreter_of
 from .lock_facts import find_facts
-from .servers_plans import hosts_of_servers, kind_of_servers, refuse_faults_of_servers
+from .servers_plans import hosts_of_servers, how_to_state, kind_of_servers, refuse_faults_of_servers
 from .ssh_plans import nodes_over_ssh, refuse_faults_over_ssh
 from .stated_lease import stated_lease_s
 
@@ -105,7 +105,8 @@ def complete(plan: Plan, lock: LockFacts | None = None) -> Plan:
 def _refuse_other_cluster(plan: Plan, lock: LockFacts, kind: str) -> None:
     """Refuse a cluster on which the lock, its language or this kind of servers does not run."""
     if not _runs_on(lock, kind):
-        raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, not on {kind!r}")
+        runs_on = f"{plan.lock} runs on {' or '.join(lock.kinds)}, not on {kind!r}"
+        raise UsageError(f"{runs_on}{how_to_state(plan.lock, kind)}")
     of = kinds.KINDS.find(kind)
     if plan.cluster != "docker" and lock.runtime:
         cannot = "cannot be simulated" if plan.cluster == "sim" else "runs in containers only"

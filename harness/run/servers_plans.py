@@ -17,6 +17,13 @@ from harness.plan.hooks import EXAMPLE
 from harness.wording import counted
 
 
+def how_to_state(lock: str, kind: str) -> str:
+    """Return the end of a message: how a class of a user's states that it runs on a kind; "" for other locks."""
+    if ":" not in lock or kind not in kinds.KINDS.own:
+        return ""
+    return f"; a class that runs there says so in its body: kinds = ({kind!r},)".replace("'", '"')
+
+
 def kind_of_servers(plan: Plan, lock: LockFacts) -> str:
     """Return the kind of cluster that a plan's servers are, of those on which its lock runs. Raises UsageError."""
     addresses = [parse_server(text) for text in plan.servers]
@@ -32,7 +39,9 @@ def kind_of_servers(plan: Plan, lock: LockFacts) -> str:
     if len(logins) > 1:
         raise UsageError("servers: all addresses must have the same user, password and database")
     if not of_service:
-        raise UsageError(f"{plan.lock} runs on {' or '.join(lock.kinds)}, and the servers are {services[0]}")
+        first = next((kind for kind, of in kinds.KINDS.own.items() if of.service == services[0] and of.servers), "")
+        runs_on = f"{plan.lock} runs on {' or '.join(lock.kinds)}, and the servers are {services[0]}"
+        raise UsageError(f"{runs_on}{how_to_state(plan.lock, first)}")
     by_sentinels = any(address.sentinels for address in addresses)
     if by_sentinels and len(addresses) > 1:
         raise UsageError(f"servers: the sentinels of one Redis are one address, got {len(addresses)} addresses")

@@ -26,6 +26,9 @@ class MyLock:
 class NoAcquire:
     def release(self) -> None: ...
 
+class OneKind(MyLock):
+    kinds = "postgres"
+
 class Raises(MyLock):
     def acquire(self, timeout: float) -> bool:
         raise RuntimeError("out of order")
