@@ -106,6 +106,15 @@ def test_the_violations_are_commands_of_concept_pages() -> None:
     assert {line for page in CONCEPTS for line in commands(page)} >= VIOLATED
 
 
+def test_the_sql_lock_of_the_how_to_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "own-lock.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(import pymysql.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "sqllock.py").write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "harness", "run", "sqllock:SqlLock", "--time-limit", "4s"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+    assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}"
+
+
 @pytest.mark.slow
 def test_the_output_in_the_readme_is_that_of_its_first_command(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
