@@ -29,9 +29,9 @@ def seconds(text: str | float) -> float:
     """Convert a duration (``"2s"``, ``"150ms"``, ``"-1.5"``, ``2``) to seconds. Raises ValueError."""
     if isinstance(text, int | float):
         return float(text)
-    match = _DURATION.match(text)
+    match = _DURATION.match(text) if isinstance(text, str) else None  # TOML also has dates
     if match is None:
-        raise ValueError(f"expected a duration such as 2, '2s' or '150ms', got {text!r}")
+        raise ValueError(f"expected a duration such as 2, '2s' or '150ms', got {str(text)!r}")
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from datetime import date
 from pathlib import Path
 
 import msgspec
@@ -53,6 +54,7 @@ def test_durations_in_toml_may_be_text(tmp_path: Path) -> None:
     [
         ({}, "a plan needs a lock"),
         ({"lock": "x", "ttl": -1}, "ttl must be more than 0 seconds, got -1"),
+        ({"lock": "x", "ttl": date(2026, 1, 2)}, "ttl: expected a duration such as .* got '2026-01-02'"),
         ({"lock": "x", "ttl": "soon"}, "ttl: expected a duration such as 2, '2s' or '150ms', got 'soon'"),
         ({"lock": "x", "clients": 0}, "clients must be at least 1, got 0"),
         ({"lock": "x", "rest": -0.5}, "rest must not be negative, got -0.5"),
