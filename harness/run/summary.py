@@ -157,12 +157,17 @@ def _no_violation(plan: Plan, history: History) -> str:
 def errors(history: History) -> str:
     """Return a sentence on the most frequent error of acquires; empty if grants are more frequent."""
     calls = history.calls("acquire")
-    ends = ("never returned" if call.done is None else f"ended with {call.done.error}" for call in calls
+    ends = ("never returned" if call.done is None else _ending(call.done.error or "") for call in calls
             if call.done is None or call.done.error not in (None, "busy"))  # fmt: skip
     errors = Counter(ends)
     granted = sum(call.outcome == "ok" for call in calls)
     ending, times = next(iter(errors.most_common(1)), (None, 0))
     return f"{times} of {len(calls)} acquires {ending}." if ending and times > granted else ""
+
+
+def _ending(error: str) -> str:
+    """Return the words for an error as part of a sentence: some have several lines, or end with a full stop."""
+    return f"ended with {' '.join(error.split()).rstrip('.')}"
 
 
 def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:

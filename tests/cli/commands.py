@@ -31,7 +31,7 @@ class OneKind(MyLock):
 
 class Raises(MyLock):
     def acquire(self, timeout: float) -> bool:
-        raise RuntimeError("out of order")
+        raise RuntimeError("out of\\norder.\\n")
 
 class Exits(MyLock):
     def acquire(self, timeout: float) -> bool:

@@ -96,13 +96,13 @@ def test_a_user_lock_can_be_tested(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.endswith("VIOLATION\n")
 
 
-@pytest.mark.slow
 def test_a_lock_that_only_raises_gives_unknown_mutual_exclusion(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "mylock_cli:Raises", "--time-limit", "5s", "--json") in (1, 3)
     document = results_in(capsys.readouterr().out)
     assert document["checkers"]["mutual-exclusion"]["valid"] is None
     history = History.load(Path("store/latest/history.jsonl"))
-    assert any("RuntimeError: out of order" in error for error in history.error if error)
+    assert any("RuntimeError: out of\norder.\n" in error for error in history.error if error)
+    assert "RuntimeError: out of order. " in f"{document['summary']} ", "one line, one full stop"
 
 
 def test_a_hanging_lock_is_reported_as_such(capsys: pytest.CaptureFixture[str]) -> None:
