@@ -112,7 +112,7 @@ def missing_extra(error: ImportError) -> MissingExtra | None:
 
 def unknown_name(what: str, got: str, names: Iterable[str]) -> UsageError:
     """Return the error for the unknown ``what`` (such as "lock") called ``got``, with the most similar ``names``."""
-    known = sorted(names)
+    known = sorted(set(names))
     near = get_close_matches(got, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known[:MAX_LISTED_NAMES])}"
     if not near and len(known) > MAX_LISTED_NAMES:

@@ -66,7 +66,10 @@ def test_an_argument_wins_over_the_project(project: Path, capsys: pytest.Capture
         ("[tool.harness.run]\nclients = 'many'\n", "invalid value for '--clients': "),
         ("[tool.harness.run]\nstop_on_violation = 'yes'\n", "stop_on_violation is true or false, got 'yes'"),
         ("[tool.harness.run.seed]\n", "tool.harness: seed: expected a value of --seed, got a table"),
-        ("[tool]\nharness = 3\n# tool.harness\n", "tool.harness: expected a table, got 3"),
+        ("[tool]\nharness = 3\n", "tool.harness: expected a table, got 3"),
+        ("[ tool . harness ]\nrun = 3\n", "tool.harness.run: expected a table, got 3"),
+        ("[tool]\nharness.sed = 3\n", "unknown key in tool.harness 'sed': did you mean seed"),
+        ("[tool.harness]\nnoption = 3\n", "check, cluster, compare,"),
     ],
 )
 def test_a_wrong_table_is_one_message_that_names_the_file(
@@ -100,7 +103,7 @@ def test_a_group_of_commands_takes_defaults_for_all_and_for_one(
     ("text", "message"),
     [
         ("[tool.harness.scenario]\nclustr = 'sim'\n", "unknown key in tool.harness.scenario 'clustr': did you mean"),
-        ("[tool.harness.scenario.run]\nsed = 1\n", "key in tool.harness.scenario.run 'sed': did you mean seed?"),
+        ("[tool.harness.scenario.run]\nsed = 1\n", "key in tool.harness.scenario.run 'sed': did you mean seed"),
         ("[tool.harness.scenario]\nrun = 3\n", "tool.harness.scenario.run: expected a table, got 3"),
     ],
 )
