@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -134,7 +134,7 @@ class Operations:
         moved: dict[int, list[int]] = {pid: [] for pid in pids}
         failed = []
         for pid in pids:
-            for member in processes.members(pid):
+            for member in _members_to_move(pid):
                 try:
                     vdso.move(member, offset_ns + round(rate * (time.monotonic_ns() - since_ns)), rate)
                 except vdso.ClockError as error:
@@ -193,3 +193,11 @@ class Operations:
         if not members:
             raise OperationError(f"container of process {pid}: no process but the first, so no clock to read")
         return vdso.offset(members[-1])
+
+
+def _members_to_move(pid: int) -> Iterator[int]:
+    """Yield the processes of a container, then those that have begun meanwhile: a server may have forked one before its
+    own clock was moved."""
+    first = processes.members(pid)
+    yield from first
+    yield from sorted({*processes.members(pid)}.difference(first))
