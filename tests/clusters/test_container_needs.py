@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.clusters.abilities import DATA_FILES, DISKS, PROCESSORS, RELEASES, TAPS, Needs
+from harness.clusters.abilities import CLOCKS, DATA_FILES, DISKS, PROCESSORS, RELEASES, TAPS, Needs
 from harness.clusters.docker.container_needs import Clients, ContainerNeeds
 from harness.clusters.docker.kinds import servers_class
 from harness.clusters.docker.site import SiteRequest
@@ -53,6 +53,8 @@ def test_faults_get_what_their_abilities_need() -> None:
     assert (disks.disks, disks.privileges) == (("n1",), frozenset({"cgroups", "disks"}))
     assert requested(PROCESSORS).privileges == {"cgroups"}
     assert requested(DATA_FILES).privileges == {"files"}
+    assert requested(CLOCKS).privileges == set()
+    assert requested(CLOCKS, kind="postgres").privileges == {"files"}, "its memory belongs to another user"
     in_memory = requested(DISKS, kind="memcached")
     assert (in_memory.disks, in_memory.privileges) == ((), frozenset({"cgroups"}))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from harness.clusters.base import names
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.engine import connect
+from harness.clusters.docker.images import maven
 from harness.clusters.docker.images.contexts import context_folder
 from harness.clusters.docker.images.images import Images, build
 from harness.clusters.docker.images.server_releases import SERVER_RELEASES
@@ -36,7 +38,7 @@ NO_STOCK = '{"fencing": "off", "stock": {}}'
 
 def test_each_release_has_a_source() -> None:
     assert tuple(SERVER_RELEASES) == ALL_RELEASES
-    assert all("release" in KINDS.find(kind).options for kind in ("redis-sentinel", "etcd", "zookeeper"))
+    assert all("release" in KINDS.find(kind).options for kind in ("redis-sentinel", "etcd", "postgres", "zookeeper"))
 
 
 def test_the_release_of_etcd_is_the_one_in_its_module() -> None:
@@ -45,6 +47,25 @@ def test_the_release_of_etcd_is_the_one_in_its_module() -> None:
         module = (context_folder("etcd-release") / version.rpartition(".")[0] / "go.mod").read_text()
         assert f"\tgo.etcd.io/etcd/server/v3 v{version} " in module
         assert f"\tgo.etcd.io/etcd/etcdctl/v3 v{version} " in module
+
+
+def test_a_release_of_postgresql_is_unpacked_where_debian_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(artifact: str, target: Path) -> None:
+        assert artifact.endswith(":16.15.0")
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:xz") as archive:
+            archive.addfile(tarfile.TarInfo("bin/postgres"))
+        with zipfile.ZipFile(target, "w") as jar:
+            jar.writestr("META-INF/MANIFEST.MF", "")
+            jar.writestr("postgres-linux-x86_64.txz", packed.getvalue())
+
+    monkeypatch.setattr(maven, "fetch", fetch)
+    SERVER_RELEASES["postgres-16.15"].fill(tmp_path)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("postgres")] == [
+        "postgresql/16/bin/postgres"
+    ]
 
 
 def test_an_unknown_release_and_a_simulated_one_are_refused() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import kinds
-from harness.clusters.abilities import DATA_FILES, DISKS, PROCESSORS, RELEASES, TAPS, TRAFFIC, Needs
+from harness.clusters.abilities import CLOCKS, DATA_FILES, DISKS, PROCESSORS, RELEASES, TAPS, TRAFFIC, Needs
 from harness.clusters.docker.containers.helper_client import Privilege
 from harness.clusters.docker.images.images import Images
 
@@ -67,14 +67,14 @@ class ContainerNeeds:
         disks = tuple(servers.data_hosts) if DISKS in self.abilities and servers.DISKS is not None else ()
         proxy_image = images.toxiproxy() if self.abilities & {TRAFFIC, TAPS} else ""
         return SiteRequest(
-            kind, roles, there, images.server_tools(), disks, self._privileges(disks), names, client_image,
+            kind, roles, there, images.server_tools(), disks, self._privileges(servers, disks), names, client_image,
             clients.source, proxy_image, self.by_hand, images.client,
         )  # fmt: skip
 
-    def _privileges(self, disks: Sequence[str]) -> frozenset[Privilege]:
+    def _privileges(self, servers: RealServers, disks: Sequence[str]) -> frozenset[Privilege]:
         wanted: dict[Privilege, bool] = {
             "cgroups": bool(self.abilities & {PROCESSORS, DISKS}),
             "disks": bool(disks),
-            "files": DATA_FILES in self.abilities,
+            "files": DATA_FILES in self.abilities or (CLOCKS in self.abilities and servers.OTHER_USER),
         }
         return frozenset(privilege for privilege, needed in wanted.items() if needed)

@@ -50,6 +50,8 @@ class RealServers(ABC):
     NEWEST: ClassVar[tuple[str, ...]] = ("**/*",)
     """Patterns of the files with a server's newest data, below ``/data``."""
 
+    OTHER_USER: ClassVar[bool] = False
+    """True if programs run as another user than root, which alone does not give access to their memory."""
     PROGRAMS: ClassVar[Mapping[str, str]] = {}
     """Names of the programs of another release: as they are called, by their names in the files of the release. Empty
     if servers cannot be started as another release."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from harness.clusters.server_options import SECONDS, SWITCH, WHOLE, ServerOption, one_of, option
 
 from .kind import Kind
+from .releases import release_option
 
 _OPTIONS: Final[dict[str, ServerOption]] = {
     "deadlock_timeout": SECONDS,
@@ -26,7 +27,7 @@ POSTGRES: Final = Kind(
     sim="harness.clusters.sim.services.postgres:PostgresServers",
     docker="harness.clusters.docker.services.postgres:PostgresServers",
     servers="harness.clusters.servers.services.postgres:PostgresServer",
-    options=_OPTIONS,
+    options={**_OPTIONS, "release": release_option("postgres")},
     **_FAMILY,
 )
 POOLED: Final = Kind(

@@ -12,11 +12,14 @@ RELEASES: Final[Mapping[str, tuple[str, ...]]] = {
     "redis": ("redis-6.2.14", "redis-8.0.2", "valkey-8.1.8", "valkey-9.1.2"),
     "etcd": ("etcd-3.5.35", "etcd-3.6.16"),
     "mysql": ("mariadb-11.8", "mysql-9.7"),
+    "postgres": ("postgres-14.24", "postgres-16.15", "postgres-18.6"),
     "zookeeper": ("zookeeper-3.9.5",),
 }
 """Values of the server option ``release``, by service."""
 ALL_RELEASES: Final = tuple(release for releases in RELEASES.values() for release in releases)
-NEEDS_OWN_IMAGE: Final = frozenset({"redis-8.0.2", "mariadb-11.8", "mysql-9.7", "zookeeper-3.9.5"})
+NEEDS_OWN_IMAGE: Final = frozenset(
+    {"redis-8.0.2", "mariadb-11.8", "mysql-9.7", *RELEASES["postgres"], "zookeeper-3.9.5"}
+)
 """Releases whose programs do not run in another image, beside another release."""
 
 

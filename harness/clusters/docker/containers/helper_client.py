@@ -44,7 +44,7 @@ PRIVILEGES: Final[dict[Privilege, dict[str, Any]]] = {
 }
 """Additional options for a helper that changes control groups; for one that makes disks: access to loop devices, and no
 AppArmor profile, since Docker's forbids mounts in other containers even with the capabilities; and for one that changes
-servers' files, which may belong to other users."""
+files of servers, or their memory through /proc, which may belong to other users."""
 
 
 class Helper:

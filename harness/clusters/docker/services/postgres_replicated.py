@@ -1,8 +1,9 @@
 """PostgreSQL servers in containers with streaming replication: a primary, hot standbys, and a failover manager.
 
-The first server becomes the primary. At the first start all have the same data, as if the standbys had been made by
-``pg_basebackup``. Later a server without data, and one that the manager orders to, waits until another server accepts
-writes and copies that by ``pg_basebackup``. If all servers are lost at once, nobody founds the cluster again.
+The first server becomes the primary. At the first start all have the data of our image, as if the standbys had been
+made by ``pg_basebackup``; on another image they are. Later a server without data, and one that the manager orders to,
+waits until another server accepts writes and copies that by ``pg_basebackup``. If all servers are lost at once, nobody
+founds the cluster again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ copy_primary() {{
 }}
 while :; do
   if ! [ -e /data/whole ]; then
-    if [ -e /tmp/joined ]; then copy_primary
+    if [ -e /tmp/joined ] || {{ [ -n "$FOLLOWS" ] && ! [ -d /prepared ]; }}; then copy_primary
     else
       {INSTALL}      if [ -n "$FOLLOWS" ]; then
         printf "primary_conninfo = 'host=%s port=$PGPORT user=$PGUSER connect_timeout=1'\\n" "$FOLLOWS" \\
