@@ -23,6 +23,7 @@ PRODUCTS: Final[Mapping[str, str]] = {
     "dragonfly": "redis",
     "mariadb": "mysql",
     "percona": "mysql",
+    "postgresql": "postgres",
 }
 """Services of products that have another name."""
 
@@ -67,7 +68,12 @@ def service_of(image: str) -> str:
 
 def runs_on(plan: Plan, image: str) -> bool:
     """Return whether the image has the servers of the plan's kind."""
-    return image == DEFAULT or service_of(image) == KINDS.find(plan.kind).service
+    kind = KINDS.find(plan.kind)
+    if image == DEFAULT:
+        return True
+    if service_of(image) != kind.service or kind.own_image:
+        return False
+    return image not in ALL_RELEASES or "release" in kind.options
 
 
 def reported_server(result: Result) -> str:

@@ -36,6 +36,9 @@ STORIES = ("ttl-pause-write", "ttl-pause-write.safe", "etcd-lease-clock-back")
         ("mariadb:11", "mysql"),
         ("bitnami/etcd-debian:3.6", "etcd"),
         ("nats", "nats"),
+        ("postgres-16.15", "postgres"),
+        ("postgres:16-alpine", "postgres"),
+        ("bitnami/postgresql:17", "postgres"),
     ],
 )
 def test_the_name_of_an_image_says_its_service(image: str, service: str) -> None:
@@ -57,6 +60,17 @@ def test_each_scenario_runs_on_the_images_of_its_service() -> None:
     assert found == [
         *((name, image) for name in STORIES[:2] for image in redis),
         *((STORIES[2], image) for image in ("default", "etcd-3.6.16")),
+    ]
+
+
+def test_scenarios_whose_servers_an_image_lacks_are_left_out() -> None:
+    names = ("pg-adv-lost", "pg-adv-failover", "pg-pgbouncer-shared", "getlock-idle", "getlock-multi-primary")
+    images = ("default", "postgres-16.15", "postgres:16", "mariadb-11.8")
+    found = cases("full", "docker", [catalogue.find(name) for name in names], images=images)
+    assert [(case.scenario, case.image) for case in found] == [
+        *(("pg-adv-lost", image) for image in images[:3]),
+        *(("pg-adv-failover", image) for image in ("default", "postgres:16")),  # pg_basebackup is in no release
+        *(("getlock-idle", image) for image in ("default", "mariadb-11.8")),
     ]
 
 

@@ -43,6 +43,7 @@ class Kind:
     - ``one_command_per_message``: each message between a client and a server is one command or one reply.
       ``lower_case``: clients send the names of commands in lower case.
     - ``redirects``: servers send their own addresses to clients.
+    - ``own_image``: servers consist of several products, so no image of one product has all their programs.
     - ``majority``: servers know nothing of each other, and a lock is held by the client that has it on most of them.
     """
 
@@ -63,6 +64,7 @@ class Kind:
     one_command_per_message: bool = False
     lower_case: bool = False
     redirects: bool = False
+    own_image: bool = False
     majority: bool = False
 
     @property

@@ -13,4 +13,5 @@ KUBERNETES: Final = Kind(
     port=6443,
     docker="harness.clusters.docker.services.kubernetes:KubernetesServers",
     packages=("kubernetes",),
+    own_image=True,
 )

@@ -46,5 +46,6 @@ GALERA: Final = Kind(
     about="MariaDB nodes with Galera, each of them writable",
     nodes=3,
     docker="harness.clusters.docker.services.galera:GaleraServers",
+    own_image=True,
     **{**_FAMILY, "options": {name: _FAMILY["options"][name] for name in ("lock_wait_timeout", "wait_timeout")}},
 )

@@ -36,6 +36,7 @@ POOLED: Final = Kind(
     port=6432,
     sim="harness.clusters.sim.services.postgres:PgBouncerServers",
     docker="harness.clusters.docker.services.pgbouncer:PgBouncerServers",
+    own_image=True,
     options={
         **_OPTIONS,
         "pool_mode": one_of("transaction", "session"),
