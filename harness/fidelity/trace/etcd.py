@@ -73,19 +73,19 @@ class _NoService:
 
 
 class _Call:
-    """The server's end of a call, which collects what is sent."""
+    """The server's end of a call. What it sends is put into ``sent`` with the call's number, as a recording has it."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, number: int, method: str, sent: list[tuple[int, bytes]]) -> None:
+        self._number = number
         self._method = method
-        self.sent: list[bytes] = []
-        """Replies as a recording has them."""
+        self._sent = sent
 
     def send(self, message: bytes) -> None:
         """Send a response, as one reply for each event if it is one to a watch."""
-        self.sent += [MESSAGE + part for part in parts(self._method, message)]
+        self._sent += [(self._number, MESSAGE + part) for part in parts(self._method, message)]
 
     def refuse(self, refused: StatusError) -> None:
-        self.sent.append(STATUS + f"{refused.code} {refused.details}".encode())
+        self._sent.append((self._number, STATUS + f"{refused.code} {refused.details}".encode()))
 
 
 class _State:
@@ -100,11 +100,14 @@ class _State:
         self.lessor.promote(0)
         self.applier = Applier(self.store, self.lessor, self._changed)
         self.calls: dict[int, _Call] = {}
+        self.sent: list[tuple[int, bytes]] = []
+        """Replies that were not taken yet, with the numbers of their calls."""
         self.forget_calls()
 
     def forget_calls(self) -> None:
         """Drop all watches."""
         self.calls.clear()
+        self.sent.clear()
         self.watches = WatchService(self._get_store, self._header, self._ignore, self._get_host)
 
     def _get_store(self) -> EtcdStore:
@@ -123,7 +126,7 @@ class _State:
 
     def execute(self, number: int, method: str, data: bytes) -> None:
         """Execute a request of a call."""
-        call = self.calls.setdefault(number, _Call(method))
+        call = self.calls.setdefault(number, _Call(number, method, self.sent))
         if method == WATCH:
             self.watches.message(call, data)  # type: ignore[arg-type]
             self.host.run_timers(SYNC_INTERVAL_NS)
@@ -224,10 +227,8 @@ class EtcdSpecification(Specification):
             self._state.watches.dropped(call)  # type: ignore[arg-type]
 
     def sent(self) -> list[tuple[int, bytes]]:
-        found = []
-        for number, call in self._state.calls.items():
-            found += [(number, reply) for reply in call.sent]
-            call.sent.clear()
+        found = [one for one in self._state.sent if one[0] in self._state.calls]
+        self._state.sent.clear()
         return found
 
     def prompt(self, request: Request) -> bool:  # noqa: ARG002

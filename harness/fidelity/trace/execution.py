@@ -37,6 +37,9 @@ class _Place:
     explained: int = 0
     closed: bool = False
 
+    def copy(self) -> _Place:
+        return _Place(self.executed, self.explained, self.closed)
+
 
 @dataclass(slots=True)
 class Furthest:
@@ -67,6 +70,7 @@ class Execution:
         self.talks: dict[int, Conversation] = {}
         self.places: dict[int, _Place] = {}
         self.open: list[int] = []
+        """The connections on which something is left to do, all of which have a place."""
         self._matters: dict[int, bool] = {}
         """Whether the end of a connection may have an effect."""
         self._now_ns = 0
@@ -83,14 +87,14 @@ class Execution:
         state = self.spec.checkpoint()
         if state is None:
             return None
-        places = {number: _Place(p.executed, p.explained, p.closed) for number, p in self.places.items()}
-        return state, places, list(self.open), self.life, self.explained, self._now_ns, self._hash
+        places = [(number, self.places[number].copy()) for number in self.open]
+        return state, places, self.life, self.explained, self._now_ns, self._hash
 
     def restore(self, saved: Any) -> None:
-        state, places, opened, self.life, self.explained, self._now_ns, self._hash = saved
+        state, places, self.life, self.explained, self._now_ns, self._hash = saved
         self.spec.restore(state)
-        self.places = {number: _Place(p.executed, p.explained, p.closed) for number, p in places.items()}
-        self.open = list(opened)
+        self.places = {number: place.copy() for number, place in places}
+        self.open = list(self.places)
         self.talks = {talk.number: talk for talk in self.lives[self.life].conversations} if self.life >= 0 else {}
         self._first = None
 
