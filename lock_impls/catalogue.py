@@ -40,6 +40,8 @@ class UnknownLockError(LockLookupError):
         module = name.removesuffix(".py")
         if Path(f"{module}.py").is_file():
             hint = f"the class in {module}.py is given as {module}:Class"
+        elif name.endswith(".toml") and Path(name).is_file():
+            hint = f"a plan is run by 'harness replay {name}'"
         else:
             hint += " (a class of your own is given as package.module:Class)"
         super().__init__(f"no lock is called {name!r}; {hint}")

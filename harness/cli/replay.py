@@ -55,7 +55,7 @@ from .options import (
     single_command,
     with_requirements,
 )
-from .run_shared import AUTO, complete_for, run_and_print
+from .run_shared import AUTO, complete_for, refuse_unknown_cluster, run_and_print
 from .terminal import print_document, print_result
 
 WORDS: Final = {True: "REPRODUCED", False: "PARTED", None: "UNKNOWN"}
@@ -124,6 +124,8 @@ def replay_command(
     """
     if tries < 1:
         raise UsageError(f"tries must be at least 1, got {tries}")
+    if cluster:
+        refuse_unknown_cluster(cluster)
     own, cluster = named_servers(servers, cluster)
     how = _ReplayOptions(out, shlex.join(["harness", *sys.argv[1:]]), json, quiet, yes)
     found = _find(given)
@@ -137,7 +139,10 @@ def replay_command(
     if own:
         hooks = {**hooks_of(hooks, wanted.faults), **wanted.hooks}
         wanted = msgspec.structs.replace(wanted, cluster=cluster, servers=tuple(own), nodes=0, hooks=hooks)
-    plan, reason = complete_for(wanted, cluster or found.plan.cluster)
+    try:
+        plan, reason = complete_for(wanted, cluster or found.plan.cluster)
+    except UsageError as error:
+        raise UsageError(f"{found.path}: {error}") from error
     result = how.play(plan, reason)
     _print_result(result, _compared(found, result), how)
     raise typer.Exit(result.exit_status)

@@ -53,6 +53,35 @@ def test_usage_errors_are_reported_without_a_traceback(
     assert said.out == ""
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('cluster = "moon"', "cluster must be one of auto, sim, docker, got 'moon'"),
+        ('workload = "nope"', "unknown workload 'nope'"),
+        ('[[faults]]\nfault = "kill"\non = "nope"', "unknown event of fault 'kill' 'nope'"),
+        ("clients = -1", "clients must be at least 1, got -1"),
+    ],
+)
+def test_an_error_in_a_plan_names_its_file(
+    line: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f'lock = "redis-token"\n{line}\n')
+    assert harness("replay", str(plan)) == 2
+    assert f"{plan}: {message}" in capsys.readouterr().err
+    assert harness("run", str(plan)) == 2
+    assert f"a plan is run by 'harness replay {plan}'" in capsys.readouterr().err
+
+
+def test_an_error_in_an_option_of_replay_does_not_name_the_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.toml"
+    plan.write_text('lock = "redis-token"\n')
+    assert harness("replay", str(plan), "--cluster", "moon") == 2
+    assert capsys.readouterr().err == "harness: cluster must be one of auto, sim, docker, got 'moon'\n"
+
+
 @pytest.mark.parametrize("lacking", [["--nemesis", "disk-stall"], ["--image", "redis:7.4"]])
 def test_docker_only_options_without_an_engine_name_the_missing_engine(
     lacking: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -109,7 +138,7 @@ def test_invalid_server_options_are_one_message(
     Path("plan.toml").write_text(f'lock = "redis-token"\nserver_options = {{{options}}}\n')
     assert harness("replay", "plan.toml", "--cluster", cluster) == 2
     said = capsys.readouterr().err
-    assert f"harness: {message}" in said or f"harness: server_options: {message}" in said
+    assert f"harness: plan.toml: {message}" in said or f"harness: plan.toml: server_options: {message}" in said
     assert said.count("\n") == 1
 
 
