@@ -12,7 +12,7 @@ from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.services.hazelcast import HazelcastServers
 from harness.clusters.kinds.hazelcast import HAZELCAST
 from harness.clusters.server_options import completed
-from harness.errors import UsageError
+from harness.errors import EnvironmentLacking, UsageError
 from harness.lock_impls.base import Endpoints, Indeterminate
 from harness.lock_impls.hazelcast_fenced import HazelcastFencedLock
 
@@ -53,6 +53,25 @@ def test_the_last_elected_leader_of_the_locks_group_is_the_primary() -> None:
     for host, group in (("n1", "METADATA"), ("n2", "default"), ("n3", "METADATA")):
         found.on_log_line(host, f"com.hazelcast.VoteResponseHandlerTask({group}): [10.0.0.1]:5701 We are the LEADER!")
     assert found.leader() == "n2"
+
+
+@pytest.mark.parametrize("reset_helps", [True, False])
+def test_members_that_exclude_each_other_are_reset(reset_helps: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = family()
+    resets: list[None] = []
+    monkeypatch.setattr("harness.clusters.docker.services.hazelcast.RESET", 0.01)
+    monkeypatch.setattr(HazelcastServers, "START", 0.5)
+    monkeypatch.setattr(found, "_joined", lambda host: 3)
+    monkeypatch.setattr(found, "ready", lambda host: host != "n1" or (reset_helps and bool(resets)))
+    monkeypatch.setattr(found, "_make_group", lambda: None)
+    monkeypatch.setattr(found, "reset_cp_subsystem", lambda: resets.append(None))
+    if reset_helps:
+        found.await_stage(["n3"])
+        assert len(resets) == 1
+    else:
+        with pytest.raises(EnvironmentLacking, match=r"no CP groups within 0.5 s: n1 not ready; see the servers' logs"):
+            found.await_stage(["n3"])
+        assert len(resets) > 1
 
 
 @pytest.mark.long

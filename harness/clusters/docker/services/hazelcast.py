@@ -33,7 +33,7 @@ SCRIPT: Final = f"{FOLDER}/hazelcast-member.sh"
 GROUPS: Final = "rest/cp-subsystem/groups"
 RESET_PATH: Final = "rest/cp-subsystem/reset"
 RESET: Final = 20.0
-"""Seconds within which a CP subsystem forms its first group; after that it is reset."""
+"""Seconds within which a CP subsystem forms its groups; after that it is reset."""
 JAVA: Final = (
     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
     "-Dhazelcast.config=/data/hazelcast.yaml", "-Dhazelcast.phone.home.enabled=false",
@@ -161,21 +161,27 @@ class HazelcastServers(RealPeers):
             if time.monotonic() >= deadline:
                 raise EnvironmentLacking(f"{hosts[-1]} has not joined within {self.START:g} s; see the servers' logs")
             time.sleep(0.05)
-        if there < len(self.data_hosts):
-            return
-        super().await_stage(self.data_hosts)
+        if there == len(self.data_hosts):
+            self._await_groups(deadline)
+
+    def _await_groups(self, deadline: float) -> None:
+        """Wait until all groups have their members and the group of the locks exists. On a busy machine members exclude
+        each other while they join, and stay so: they are reset."""
         patience = time.monotonic() + RESET
-        while (refused := self._make_group()) is not None:
+        while (lacking := self._lacking()) is not None:
             if time.monotonic() >= deadline:
-                raise EnvironmentLacking(f"the CP group of the locks was not formed: {refused}")
+                raise EnvironmentLacking(f"no CP groups within {self.START:g} s: {lacking}; see the servers' logs")
             if time.monotonic() >= patience:
                 self.reset_cp_subsystem()
                 patience = time.monotonic() + RESET
-            time.sleep(0.2)
+            time.sleep(0.05)
+
+    def _lacking(self) -> str | None:
+        late = [host for host in self.data_hosts if not self.ready(host)]
+        return f"{', '.join(late)} not ready" if late else self._make_group()
 
     def reset_cp_subsystem(self) -> None:
-        """Reset the CP subsystem to its initial state (manual, "Reset"); the leading member does it. On a busy machine
-        members may consider another one lost while they join, and then exclude it permanently."""
+        """Reset the CP subsystem to its initial state (manual, "Reset"); the leading member does it."""
         for host in self.data_hosts:
             with contextlib.suppress(requests.RequestException, OSError), self.gate.open():
                 requests.post(self._url(host, RESET_PATH), data=f"{ACCOUNT}&", timeout=10)
