@@ -38,6 +38,7 @@ import numpy as np
 from harness.history import History
 
 from .base import Verdict, Violation, conclude, no_lock_taken
+from .excuses import returned
 from .faults import RunFault, faults
 from .holds import FOREVER, Hold, Holds, holds
 from .mutual_exclusion import too_few
@@ -107,7 +108,7 @@ def _between(found: Holds, releases: list[tuple[int, int]], b_row: int, c_row: i
             if _excluded(found, a_row, b_row, time):
                 yield _trio(found, a_row, b_row, c_row)
             return
-        if begin < _returned(found.view, int(found.release[a_row])):
+        if begin < returned(found.view, int(found.release[a_row])):
             if found.stated_end[a_row] <= begin:
                 yield _trio(found, a_row, b_row, c_row)
             return
@@ -120,11 +121,6 @@ def _trio(found: Holds, *rows: int) -> Trio:
         replace(found[row], lease_end_ns=None if end == FOREVER else end) for row, end in zip(rows, ends, strict=True)
     )
     return a, b, c
-
-
-def _returned(columns: View, invoke: int) -> int:
-    done = int(columns.done[invoke])
-    return columns.end if done == NONE else int(columns.time[done])
 
 
 def _refused(columns: View, release: int) -> bool:
