@@ -26,7 +26,7 @@ LOOPBACK: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)
 """Below the ports that Linux gives to outgoing connections, so that none takes the port of a killed server."""
 PATIENCE_S: Final = 120.0
-"""Seconds to wait for a server that starts or ends. A slow machine must not miss it."""
+"""Seconds to wait for a server that starts, answers or ends. A slow machine must not miss it."""
 _POLL_S: Final = 0.01
 _LOG_END: Final = 2000
 
@@ -67,6 +67,15 @@ def program_path(program: str) -> str:
 
 def _path() -> str:
     return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+
+
+def await_true(test: Callable[[], bool], what: str) -> None:
+    """Wait until ``test`` returns True."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not test():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {PATIENCE_S:.0f} s for {what}")
+        time.sleep(0.001)
 
 
 def free_ports(number: int) -> tuple[int, ...]:

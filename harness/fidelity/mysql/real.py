@@ -7,7 +7,7 @@ on the simulated server say which answers are to be awaited.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,7 @@ import pymysql
 from harness.clusters.docker.services.mysql_manager import ACCOUNT as MANAGER
 from harness.clusters.kinds import ACCOUNT
 from harness.fidelity.comparison import Step
-from harness.fidelity.processes import ServerProcess
+from harness.fidelity.processes import ServerProcess, await_true
 
 from .connections import STILL_WAITS, Connections, Outcome, StatementThread, connect_to
 from .simulated import StepResult
@@ -26,7 +26,6 @@ SOON_S: Final = 0.004
 """Most answers come within this time."""
 STUCK_S: Final = 1.0
 """A statement that the simulated server has answered waits on the real one, if it says so for this long."""
-LIMIT_S: Final = 60.0
 _WAITS: Final = """SELECT
 (SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'INNODB_ROW_LOCK_CURRENT_WAITS')
 + (SELECT COUNT(*) FROM information_schema.PROCESSLIST
@@ -73,15 +72,6 @@ class Monitor:
 
     def close(self) -> None:
         self._connection.close()
-
-
-def await_true(test: Callable[[], bool], what: str) -> None:
-    """Wait until ``test`` returns True."""
-    deadline = time.monotonic() + LIMIT_S
-    while not test():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {LIMIT_S:.0f} s for {what}")
-        time.sleep(0.001)
 
 
 class RealPlayer:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -12,8 +10,8 @@ from typing import Final
 from pg8000.native import Connection
 
 from harness.clusters.kinds import ACCOUNT
+from harness.fidelity.processes import await_true
 
-LIMIT_S: Final = 120.0
 _LINE: Final = re.compile(rb"process (\d+) (still waiting|acquired|avoided|detected|failed)")
 _CLIENTS: Final = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 _STATES: Final = """SELECT pid, pid IN (SELECT pid FROM pg_lock_status() WHERE NOT granted)
@@ -70,12 +68,3 @@ class Monitor:
         """Close the connection."""
         with closing(self._connection):
             self._last.clear()
-
-
-def await_true(test: Callable[[], bool], what: str) -> None:
-    """Wait until ``test`` returns True."""
-    deadline = time.monotonic() + LIMIT_S
-    while not test():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {LIMIT_S:.0f} s for {what}")
-        time.sleep(0.001)

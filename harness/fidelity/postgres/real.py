@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Final
 
 from harness.fidelity.comparison import Step
-from harness.fidelity.processes import ServerProcess
+from harness.fidelity.processes import PATIENCE_S, ServerProcess, await_true
 from harness.protocols.postgres_answers import CLOSED, AnswerReader
 
-from .log import LIMIT_S, Monitor, await_true
+from .log import Monitor
 from .results import REQUESTED, RESTARTED, SHORT, STILL_WAITS, StepResult
-from .simulated import with_pids
-from .wire import cancel_request, extended, query, startup
+from .simulated import step_data
+from .wire import cancel_request, query, startup
 
 STUCK_S: Final = 3.0
 """A statement that the simulated server has answered waits on the real one, if it says so for this long."""
@@ -32,7 +32,7 @@ _SOON_S: Final = 0.002
 
 class _Session:
     def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, LIMIT_S)
+        self.socket = socket.create_connection(address, PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = AnswerReader()
         self.closed = False
@@ -95,18 +95,11 @@ class RealPlayer:
             answer = self._idle(number, *arguments, ends=simulated.answer.endswith(CLOSED))
         else:
             answer = ""
-            self._send(number, self._data(kind, *arguments))
+            self._send(number, step_data(self._sessions, kind, *arguments))
         expected = set(simulated.ended) | ({number} if simulated.answer and not answer else set())
         closing = {other for other in simulated.ended if simulated.closes(other)}
         self._settle(expected, closing)
         return StepResult(answer or self._take(number), self._ended())
-
-    def _data(self, kind: str, content: object) -> bytes:
-        readers = {number: session.reader for number, session in self._sessions.items()}
-        if kind == "sql":
-            return query(with_pids(str(content), readers))
-        assert isinstance(content, tuple)
-        return extended(content)
 
     def _send(self, number: int, data: bytes) -> None:
         if number not in self._sessions:
@@ -141,11 +134,11 @@ class RealPlayer:
 
         The ``expected`` ones answer, and the ``closing`` ones end; if they wait, the others get time to disagree.
         """
-        deadline = time.monotonic() + LIMIT_S
+        deadline = time.monotonic() + PATIENCE_S
         stuck_since: float | None = None
         while not self._is_settled():
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no answers within {LIMIT_S:.0f} s: {self._process.log_end()}")
+                raise TimeoutError(f"no answers within {PATIENCE_S:.0f} s: {self._process.log_end()}")
             self._receive(_SOON_S)
         while not self._is_as_expected(expected, closing):
             stuck_since = stuck_since or time.monotonic()
@@ -191,7 +184,7 @@ class RealPlayer:
     def _cancel(self, number: int) -> str:
         if number in self._sessions:
             reader = self._sessions[number].reader
-            with socket.create_connection(self._process.place.address, LIMIT_S) as connection:
+            with socket.create_connection(self._process.place.address, PATIENCE_S) as connection:
                 connection.sendall(cancel_request(reader.pid, reader.secret))
                 connection.recv(1)  # the server closes it after the signal
         return REQUESTED

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from harness.fidelity.comparison import Step
 from harness.fidelity.simulated import SteppedConnection, SteppedHost, Timer
@@ -38,9 +38,24 @@ def first(count: int) -> int:  # noqa: ARG001
     return 0
 
 
-def with_pids(text: str, readers: dict[int, AnswerReader]) -> str:
+class ReadSession(Protocol):
+    """A session of a player, whose answers are read."""
+
+    @property
+    def reader(self) -> AnswerReader: ...
+
+
+def step_data(sessions: Mapping[int, ReadSession], kind: str, content: object) -> bytes:
+    """Return what a step of this kind sends: a simple query, or messages of extended queries."""
+    if kind == "sql":
+        return query(_with_pids(str(content), sessions))
+    assert isinstance(content, tuple)
+    return extended(content)
+
+
+def _with_pids(text: str, sessions: Mapping[int, ReadSession]) -> str:
     """Put the process ids of sessions in the place of ``{pid0}``, ``{pid1}`` and so on; 0 if one is not open."""
-    return _PID.sub(lambda found: str(readers[int(found[1])].pid if int(found[1]) in readers else 0), text)
+    return _PID.sub(lambda found: str(sessions[int(found[1])].reader.pid if int(found[1]) in sessions else 0), text)
 
 
 class _ChoosingServer(PostgresServer):
@@ -131,16 +146,9 @@ class SimulatedPlayer:
         elif kind == "idle":
             answer = self._idle(number, *arguments)
         else:
-            answer = self._ask(number, self._data(kind, *arguments))
+            answer = self._ask(number, step_data(self._sessions, kind, *arguments))
         self._host.run_timers(_PASSED_NS)
         return StepResult(answer or self._late(number), self._ended(number))
-
-    def _data(self, kind: str, content: object) -> bytes:
-        readers = {number: session.reader for number, session in self._sessions.items()}
-        if kind == "sql":
-            return query(with_pids(str(content), readers))
-        assert isinstance(content, tuple)
-        return extended(content)
 
     def _session(self, number: int) -> _Session:
         if number not in self._sessions:
