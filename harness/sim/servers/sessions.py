@@ -12,6 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from harness.sim.service import Conn, ServiceHost
 
+from .waits import Wait, WaitOutcome
+
 
 class DatabaseSession(Protocol):
     """What a server asks of a session."""
@@ -27,6 +29,31 @@ class DatabaseSession(Protocol):
 
     def drop(self) -> None:
         """Release all that the session holds."""
+
+
+class EventServer(Protocol):
+    """What a waiting session asks of its server."""
+
+    def run_event(self, fn: Callable[..., None], *args: Any) -> None: ...
+
+
+class WaitingSession:
+    """Base class of sessions: the wait of the present statement."""
+
+    server: EventServer
+
+    def __init__(self) -> None:
+        self._wait: Wait | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether a statement of the session waits."""
+        return self._wait is not None
+
+    def end_wait(self, outcome: WaitOutcome) -> None:
+        """End the wait of the session's statement."""
+        if self._wait is not None:
+            self.server.run_event(self._wait.end, outcome)
 
 
 S = TypeVar("S", bound=DatabaseSession)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from harness.sim.servers.sessions import WaitingSession
 from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, Timer
 
@@ -26,10 +27,13 @@ Answer = WriteResult | ResultSet
 Statement = Generator[Wait, None, Answer]
 
 
-class SqlSession:
+class SqlSession(WaitingSession):
     """The session of one client's connection; ``number`` is its connection id."""
 
+    server: ServerInterface
+
     def __init__(self, server: ServerInterface, conn: Conn, number: int) -> None:
+        super().__init__()
         self.server = server
         self.conn = conn
         self.number = number
@@ -56,7 +60,6 @@ class SqlSession:
         self._packets: list[tuple[int, bytes]] = []
         self._running: Statement | None = None
         self._command = ""
-        self._wait: Wait | None = None
         self._sequence = 1
         self._idle_timer: Timer | None = None
         self._wait_timer: Timer | None = None
@@ -186,16 +189,6 @@ class SqlSession:
             self._wait_timer = self.server.host.call_later(
                 wait.limit_ns, self.server.run_event, wait.end, WaitOutcome.TIMEOUT
             )
-
-    @property
-    def waits(self) -> bool:
-        """Whether a statement of the session waits."""
-        return self._wait is not None
-
-    def end_wait(self, outcome: WaitOutcome) -> None:
-        """End the wait of the session's statement."""
-        if self._wait is not None:
-            self.server.run_event(self._wait.end, outcome)
 
     def _finish(self, answer: Answer | SqlError) -> None:
         if isinstance(answer, ResultSet):

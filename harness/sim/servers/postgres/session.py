@@ -10,6 +10,7 @@ from collections.abc import Generator
 from typing import Any
 
 from harness.sim.servers.log_replication import Event
+from harness.sim.servers.sessions import WaitingSession
 from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, Timer
 
@@ -30,10 +31,13 @@ from .replication import rows_event
 from .storage import Transaction
 
 
-class PgSession:
+class PgSession(WaitingSession):
     """The session of one client's connection; ``number`` is its process id."""
 
+    server: ServerInterface
+
     def __init__(self, server: ServerInterface, conn: Conn, number: int) -> None:
+        super().__init__()
         self.server = server
         self.conn = conn
         self.number = number
@@ -49,7 +53,6 @@ class PgSession:
         self._local: dict[str, str] = {}
         self._handler = MessageHandler(self)
         self._running: Generator[Wait, None, None] | None = None
-        self._wait: Wait | None = None
         self._interrupt: PgError | None = None
         self._stepping = False
         self._gone = False
@@ -149,16 +152,6 @@ class PgSession:
         if self.holder.request is not None:
             delay = self.duration_ns("deadlock_timeout")
             self._start_timer("deadlock", delay, self.server.locks.check_deadlock, self.holder)
-
-    @property
-    def waits(self) -> bool:
-        """Whether a statement of the session waits."""
-        return self._wait is not None
-
-    def end_wait(self, outcome: WaitOutcome) -> None:
-        """End the wait of the session's statement."""
-        if self._wait is not None:
-            self.server.run_event(self._wait.end, outcome)
 
     # Timers.
 
