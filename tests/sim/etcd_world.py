@@ -14,6 +14,7 @@ from harness.sim.hosts import SimHost
 from harness.sim.kernel import BOOT, SECOND, Kernel
 from harness.sim.network import SimNetwork
 from harness.sim.patches import virtual
+from harness.sim.servers.etcd.raft import Raft
 from harness.sim.servers.etcd.server import CLIENT_PORT, EtcdServer
 
 
@@ -109,3 +110,10 @@ def status_of(call: Callable[[], Any]) -> tuple[str, str]:
     except grpc.RpcError as error:
         return error.code().name, error.details()
     return "OK", ""
+
+
+def commits_without_majority(self: Raft) -> bool:
+    """Mutant of ``Raft._advance``."""
+    before = self.disk.commit
+    self._commit(len(self.disk.log))
+    return self.disk.commit > before

@@ -16,6 +16,7 @@ from harness.sim.servers.etcd.member import Member
 from harness.sim.servers.etcd.raft import Raft
 from harness.sim.servers.etcd.watch import WatchService
 from tests.sim import test_etcd_client, test_etcd_cluster, test_etcd_leases, test_grpc
+from tests.sim.etcd_world import commits_without_majority
 
 real_revoke, real_tick, real_start = Applier._revoke, Raft._tick, Raft.start
 
@@ -42,12 +43,6 @@ def does_not_extend_leases(self: Lessor, extend_ns: int) -> None:
 def votes_after_losing_its_disk(self: Raft, *args: Any, **kwargs: Any) -> None:
     self.disk.can_vote = True
     real_start(self, *args, **kwargs)
-
-
-def commits_without_majority(self: Raft) -> bool:
-    before = self.disk.commit
-    self._commit(len(self.disk.log))
-    return self.disk.commit > before
 
 
 def never_steps_down(self: Raft) -> None:

@@ -12,7 +12,7 @@ import pytest
 from etcd3 import exceptions
 
 from harness.sim.servers.etcd.raft import Raft
-from tests.sim.etcd_world import EtcdWorld, client
+from tests.sim.etcd_world import EtcdWorld, client, commits_without_majority
 
 NAMES = ("n1", "n2", "n3")
 FAULTS_END_S = 40.0
@@ -139,12 +139,6 @@ def test_counter_under_random_faults(seed: int) -> None:
 def test_counter_under_random_faults_with_many_seeds(seed: int) -> None:
     done, _, _ = run_with_faults(seed)
     assert done > 20
-
-
-def commits_without_majority(self: Raft) -> bool:
-    before = self.disk.commit
-    self._commit(len(self.disk.log))
-    return self.disk.commit > before
 
 
 def reads_without_read_index(self: Raft, done: Any) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import atexit
 import fcntl
-import logging
 import os
 import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -27,15 +25,7 @@ from tests.clusters.bench import make, on
 from tests.sim.world import TwoHostWorld
 
 HOSTS = "n1:2181,n2:2181,n3:2181"
-
-
-@pytest.fixture(autouse=True)
-def _silence_kazoo_warnings() -> Iterator[None]:
-    """kazoo warns about each broken connection, and these tests break many on purpose."""
-    logger = logging.getLogger("kazoo")
-    before, logger.level = logger.level, logging.CRITICAL
-    yield
-    logger.setLevel(before)
+pytestmark = pytest.mark.usefixtures("no_kazoo_warnings")
 
 
 # The standard library.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -21,15 +20,7 @@ from harness.sim.servers.zookeeper.leader import Leader
 from tests.sim.zookeeper_world import SERVERS, client, links, others, play, run_on_hosts, server
 
 DURATION_S = 20.0
-
-
-@pytest.fixture(autouse=True)
-def _silence_kazoo_warnings() -> Iterator[None]:
-    """kazoo warns about each broken connection, and these tests break many on purpose."""
-    logger = logging.getLogger("kazoo")
-    before, logger.level = logger.level, logging.CRITICAL
-    yield
-    logger.setLevel(before)
+pytestmark = pytest.mark.usefixtures("no_kazoo_warnings")
 
 
 def _inject(cluster: SimCluster, rng: Random, name: str) -> Callable[[], None]:
