@@ -20,7 +20,7 @@ class ClockMethods(ABC):
 
     servers: RealServers
     _boxes: dict[str, Box]
-    _clocks: HostClocks
+    _wall_clocks: HostClocks
     _helper: Helper
     _hosts: dict[str, ServerHost | ContainerClient]
 
@@ -29,10 +29,10 @@ class ClockMethods(ABC):
         """See :meth:`harness.clusters.base.Cluster.clock`."""
 
     def set_clock(self, host: str, offset: float, rate: float = 0.0) -> None:
-        self._clocks.set(host, offset, rate)
+        self._wall_clocks.set(host, offset, rate)
 
     def read_clock(self, host: str) -> int:
-        return self._clocks.read(host)
+        return self._wall_clocks.read(host)
 
     def move(self, host: str, offset_ns: int, rate: float, since_ns: int) -> None:
         """See :class:`harness.clusters.host_clocks.ClockMover`."""

@@ -219,8 +219,8 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
             self._begin_wire()
         self._start_servers()
         peers = {name: self._address(name) for name in wanted.roles} | {RESOURCE: self.resource()}
-        self._clocks = HostClocks(self, self._program_clock, self.servers.set_clock, self._wire.noting)
-        self._closing.callback(self._clocks.forget)
+        self._wall_clocks = HostClocks(self, self._program_clock, self.servers.set_clock, self._wire.noting)
+        self._closing.callback(self._wall_clocks.forget)
         self._link_faults = LinkFaults(
             self._helper, self._boxes, site.links(wanted, peers, self.servers.gate), self._seed
         )

@@ -38,7 +38,7 @@ class ProcessMethods(ProgramFaults):
     _helper: Helper
     _link_faults: LinkFaults
     _disks: Disks | None
-    _clocks: HostClocks
+    _wall_clocks: HostClocks
     _wire: WireRecorder
 
     def __init__(self) -> None:
@@ -153,23 +153,23 @@ class ProcessMethods(ProgramFaults):
             with self._wire.noting(host, "start", how=how):
                 target.start(how, self._helper.spare)
             self._link_faults.refuse(host, None)
-            if self._clocks.was_set(host):
+            if self._wall_clocks.was_set(host):
                 threading.Thread(target=self._set_clock_again, args=(host,), daemon=True).start()
             return
         target.start(self._helper.spare)
         prepared = self._prepare(target)
-        if self._clocks.was_set(host):
+        if self._wall_clocks.was_set(host):
             with contextlib.suppress(Unanswered):
                 target.conversation.ask("ping", patience=REVIVAL)
             if prepared is not None:  # its program has a clock of its own
                 wait([prepared], PREPARED)
-            self._clocks.set_again(host)
+            self._wall_clocks.set_again(host)
 
     def _set_clock_again(self, host: str) -> None:
         deadline = time.monotonic() + REVIVAL
         while not self.servers.answers(host) and time.monotonic() < deadline:
             time.sleep(0.002)
-        self._clocks.set_again(host)
+        self._wall_clocks.set_again(host)
 
     def state(self, host: str) -> State:
         if self._works(host):

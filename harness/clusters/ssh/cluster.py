@@ -76,9 +76,9 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
         self._resource_config = resource
         self._report = report
         self._machines: dict[str, HostConnection] = {}
-        self._clocks: dict[str, HostClock] = {}
+        self._machine_clocks: dict[str, HostClock] = {}
         self._endpoints: dict[str, Endpoint] = {}
-        self._programs: dict[str, HostServer | RemoteClient] = {}
+        self._hosts: dict[str, HostServer | RemoteClient] = {}
         self._about: ObservedFacts = {}
         self.servers = servers_class(kind)(kind, len(hosts.servers), options, self._converse)
         self._files = DataFiles(self._server, self.servers.NEWEST)
@@ -103,7 +103,7 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
 
     @property
     def hosts(self) -> list[HostServer | RemoteClient]:
-        return list(self._programs.values())
+        return list(self._hosts.values())
 
     def run(self, main: Callable[[], None]) -> None:
         with self._loss_blamed():
@@ -122,7 +122,7 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
     def _start(self) -> None:
         self._report("starting servers and clients")
         for name, host in self._machines.items():
-            clock = self._clocks[name] = HostClock(lambda host=host: int(host.ask("time", patience=2.0)[0]))  # type: ignore[misc]
+            clock = self._machine_clocks[name] = HostClock(lambda host=host: int(host.ask("time", patience=2.0)[0]))  # type: ignore[misc]
             clock.begin()
         self._watch_losses()
         self._closing.callback(self._end_clocks)
@@ -144,7 +144,7 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
             endpoint = self._endpoints[name]
             host = self._machines[endpoint.machine]
             host.ask("empty", path=f"{name}/data")
-            self._programs[name] = HostServer(name, host, endpoint, self.servers)
+            self._hosts[name] = HostServer(name, host, endpoint, self.servers)
         at_once([partial(self._server(name).start, wiped=False) for name in self.servers.names])
         deadline = time.monotonic() + START_S
         while late := [name for name in self.servers.names if not self.servers.ready(name)]:
@@ -182,8 +182,10 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
             endpoint = self._endpoints[name]
             host = self._machines[endpoint.machine]
             program = self._setup.files.agent(host)
-            client = RemoteClient(name, host, self._clocks[endpoint.machine], endpoint, self._entries.entries, program)
-            self._programs[name] = client
+            client = RemoteClient(
+                name, host, self._machine_clocks[endpoint.machine], endpoint, self._entries.entries, program
+            )
+            self._hosts[name] = client
             self._closing.callback(client.close)
         at_once([self._client(name).start for name in self._names])
         answers = [self._prepare(self._client(name)) for name in self._names]
@@ -214,24 +216,24 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
                 with contextlib.suppress(Unanswered, Refused):
                     self._signal(name, "resume")
 
-        clients = [one for one in self._programs.values() if isinstance(one, RemoteClient) and one.alive]
+        clients = [one for one in self._hosts.values() if isinstance(one, RemoteClient) and one.alive]
         end_histories(clients, thaw, ANSWER)
 
     def _end_waits(self) -> None:
         found = []
         for name, host in self._machines.items():
             with contextlib.suppress(Unanswered, Refused):
-                clock = self._clocks[name]
+                clock = self._machine_clocks[name]
                 found.append([(clock.here(at), wait) for at, wait in host.ask("processor_waits")])
         self._waits = worst_waits(found)
 
     def _end_clocks(self) -> None:
         self._ignore_losses()  # everything is recorded
-        for clock in self._clocks.values():
+        for clock in self._machine_clocks.values():
             clock.end()
         if clocks := self.machine_clocks():
             worst = in_seconds(max(clock.error_ns for clock in clocks))
-            measured = sum(clock.count for clock in self._clocks.values())
+            measured = sum(clock.count for clock in self._machine_clocks.values())
             self._about["clock"] = (
                 f"{len(self._machines)} hosts; their monotonic clocks were measured {measured} times, and times are "
                 f"converted to this machine's clock with an error of {worst} at most"
@@ -261,13 +263,13 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
         for name in self._names:
             clients.setdefault(self._endpoints[name].machine, []).append(name)
         return [
-            MachineClock(machine, tuple(names), self._clocks[machine].stated().error_ns)
+            MachineClock(machine, tuple(names), self._machine_clocks[machine].stated().error_ns)
             for machine, names in clients.items()
-            if machine in self._clocks
+            if machine in self._machine_clocks
         ]
 
     def logs(self, origin_ns: int) -> dict[str, str]:
-        return {name: dated(program.lines, origin_ns) for name, program in self._programs.items()
+        return {name: dated(program.lines, origin_ns) for name, program in self._hosts.items()
                 if isinstance(program, HostServer)}  # fmt: skip
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
@@ -319,14 +321,14 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
 
     def move(self, host: str, offset_ns: int, rate: float, since_ns: int) -> None:
         """See :class:`harness.clusters.host_clocks.ClockMover`."""
-        target = self._programs[host]
+        target = self._hosts[host]
         if (group := target.group) is not None:
-            since = self._clocks[self._endpoints[host].machine].there(since_ns)
+            since = self._machine_clocks[self._endpoints[host].machine].there(since_ns)
             target.host.ask("clock", group=group, offset_ns=offset_ns, rate=rate, since_ns=since)
 
     def setting(self, host: str) -> int:
         """See :class:`harness.clusters.host_clocks.ClockMover`."""
-        target = self._programs[host]
+        target = self._hosts[host]
         group = target.group
         if group is None:
             raise Refused(f"{host} is dead")
@@ -335,7 +337,7 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
 
     def _program_clock(self, host: str) -> int | None:
         """Return how many ns a program's wall clock is ahead of its host's, by the program."""
-        target = self._programs[host]
+        target = self._hosts[host]
         if isinstance(target, HostServer):
             return self.servers.clock(host)
         try:

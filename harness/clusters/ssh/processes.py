@@ -21,7 +21,7 @@ from .hosts import HostServer, RemoteClient
 class ProcessMethods(ProgramFaults):
     """Mixin that implements :class:`harness.clusters.abilities.hosts.Processes` and ``ClientHangs``."""
 
-    _programs: dict[str, HostServer | RemoteClient]
+    _hosts: dict[str, HostServer | RemoteClient]
     _wall_clocks: HostClocks
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class ProcessMethods(ProgramFaults):
 
     def _signal(self, host: str, op: str) -> None:
         """Stop, resume or kill a program with the processes that it has started."""
-        target = self._programs[host]
+        target = self._hosts[host]
         if (group := target.group) is not None:
             target.host.ask(op, group=group)
 
@@ -47,7 +47,7 @@ class ProcessMethods(ProgramFaults):
     def kill(self, host: str, *, for_good: bool = False) -> None:
         with self._damaging:
             self._kills[host] += not for_good
-            target = self._programs[host]
+            target = self._hosts[host]
             target.expect_kill()
             self._signal(host, "kill")
             if isinstance(target, RemoteClient):
@@ -67,7 +67,7 @@ class ProcessMethods(ProgramFaults):
 
     def _revive(self, host: str, *, wiped: bool) -> None:
         """Start a host's program, and reapply its wall clock, since a new process begins with true time."""
-        target = self._programs[host]
+        target = self._hosts[host]
         if isinstance(target, HostServer):
             target.start(wiped=wiped)
             if self._wall_clocks.was_set(host):
@@ -88,12 +88,12 @@ class ProcessMethods(ProgramFaults):
         self._wall_clocks.set_again(server.name)
 
     def state(self, host: str) -> State:
-        if self._programs[host].answers():
+        if self._hosts[host].answers():
             return "running"
         return "paused" if self.incarnation(host) is not None else "dead"
 
     def incarnation(self, host: str) -> int | None:
-        target = self._programs[host]
+        target = self._hosts[host]
         try:
             group = target.group
             return None if group is None else min(target.host.ask("members", group=group), default=None)
@@ -101,11 +101,11 @@ class ProcessMethods(ProgramFaults):
             return None
 
     def _client(self, name: str) -> RemoteClient:
-        client = self._programs[name]
+        client = self._hosts[name]
         assert isinstance(client, RemoteClient), name
         return client
 
     def _server(self, name: str) -> HostServer:
-        server = self._programs[name]
+        server = self._hosts[name]
         assert isinstance(server, HostServer), name
         return server
