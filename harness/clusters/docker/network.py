@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from harness.clusters.client_host import ANSWER
 from harness.clusters.docker.containers.engine import Box
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.containers.toxiproxy import NO_REDIRECTS, ClientLinks, Direction
+from harness.clusters.link_probes import LinkProbes
 
 from .kinds import RealServers
 
@@ -270,7 +270,7 @@ class LinkFaults:
         }
 
 
-class LinkMethods(ABC):
+class LinkMethods(LinkProbes):
     """Mixin that implements :class:`harness.clusters.abilities.network.Network`, ``Traffic`` and ``PacketFaults``."""
 
     servers: RealServers
@@ -317,10 +317,6 @@ class LinkMethods(ABC):
 
     def black_hole(self, client: str, server: str) -> MessageTrap:
         return self._link_faults.black_hole(client, server, lambda: self.reaches(client, server, ANSWER))
-
-    def black_holed(self, links: Links) -> list[bool]:
-        with ThreadPoolExecutor(max(1, len(links))) as pool:
-            return list(pool.map(lambda link: self.reaches(link[0], link[1], ANSWER) is None, links))
 
     def break_streams(self, host: str) -> int:
         count = self._helper.connections(self._boxes[host], [self._address(name) for name in self.servers.roles])

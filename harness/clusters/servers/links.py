@@ -6,14 +6,13 @@ import base64
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
 
 from harness.clusters.abilities.network import Links, LinkShape, MessageTrap
-from harness.clusters.client_host import ANSWER
 from harness.clusters.conversation import Conversation, Refused, Unanswered
+from harness.clusters.link_probes import LinkProbes
 from harness.clusters.programs import LocalProgram, own_program
 from harness.errors import UNKNOWN, HarnessError
 
@@ -81,7 +80,7 @@ class ProxiedTrap:
         self._proxy.ask("undo", number=self._number)
 
 
-class LinkMethods:
+class LinkMethods(LinkProbes):
     """Mixin that implements :class:`harness.clusters.abilities.network.Network` and ``Traffic`` for clients' links."""
 
     _proxy: ProxyClient
@@ -115,10 +114,6 @@ class LinkMethods:
 
     def black_hole(self, client: str, server: str) -> MessageTrap:
         return ProxiedTrap(self._proxy, self._proxy.ask("black_hole", client=client, server=server))
-
-    def black_holed(self, links: Links) -> list[bool]:
-        with ThreadPoolExecutor(max(1, len(links))) as pool:
-            return list(pool.map(lambda link: self.reaches(link[0], link[1], ANSWER) is None, links))
 
     def break_streams(self, host: str) -> int:
         return int(self._proxy.ask("reset", client=host, servers=list(self._peers)))
