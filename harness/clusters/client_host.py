@@ -132,6 +132,10 @@ class ClientHost(ABC):
     def started(self) -> bool:
         return self._process.conversation is not None
 
+    @property
+    def alive(self) -> bool:
+        return self.started and not self.conversation.ended.is_set()
+
     def await_start(self) -> None:
         """Wait until the program has forked from its relay; an earlier fault would hit neither of them."""
         if self._process.first_answer is not None:

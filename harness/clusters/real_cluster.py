@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from harness.clusters.base import Host
 from harness.history.lock_keys import OnKeyChange
 
-from .client_host import ClientError, ClientHost, EntryThread
+from .client_host import ANSWER, ClientError, ClientHost, EntryThread, end_histories
 
 Report = Callable[[str], None]
 """Called with each step of a start or an end; with "" when the step is over."""
@@ -44,6 +44,11 @@ class RealCluster(ABC):
             raise self._entries.error
         for failure in self._client_failures():
             raise ClientError(failure)
+
+    def _end_histories(self, thaw: Callable[[], object]) -> None:
+        """End the histories of all clients at the same moment. ``thaw`` resumes paused programs."""
+        clients = [host for host in self.hosts if isinstance(host, ClientHost) and host.alive]
+        end_histories(clients, thaw, ANSWER)
 
     def interrupt(self) -> None:
         raise KeyboardInterrupt

@@ -21,12 +21,24 @@ class Programs(ProgramFaults):
     def __init__(self) -> None:
         super().__init__()
         self.done: list[str] = []
+        self.dead: set[str] = set()
 
     def _freeze(self, host: str) -> None:
         self.done.append(f"freeze {host}")
 
     def _thaw(self, host: str) -> None:
         self.done.append(f"thaw {host}")
+
+    def _kill_program(self, host: str) -> None:
+        self.done.append(f"kill {host}")
+        self.dead.add(host)
+
+    def _revive(self, host: str, *, wiped: bool) -> None:
+        self.done.append(f"start {host}{' without data' if wiped else ''}")
+        self.dead.remove(host)
+
+    def incarnation(self, host: str) -> int | None:
+        return None if host in self.dead else 1
 
     def _client(self, name: str) -> ClientHost:
         raise NotImplementedError
@@ -46,6 +58,55 @@ def test_a_resume_without_a_pause_does_nothing() -> None:
     programs.resume("n1")
     programs.pause("n1")
     assert programs.done == ["freeze n1"], "it is not counted either"
+
+
+def test_overlapping_kills_are_over_with_the_last_start() -> None:
+    programs = Programs()
+    programs.kill("n1")
+    programs.kill("n1")
+    programs.start("n1", wiped=False)
+    assert programs.done == ["kill n1", "kill n1"]
+    programs.start("n1", wiped=False)
+    programs.start("n1", wiped=False)
+    assert programs.done == ["kill n1", "kill n1", "start n1"]
+
+
+def test_a_kill_for_good_is_undone_by_any_start() -> None:
+    programs = Programs()
+    programs.kill("n1", for_good=True)
+    programs.kill("n1")
+    programs.start("n1", wiped=False)
+    assert programs.done[-1] == "start n1"
+
+
+def test_data_that_one_of_two_faults_removes_is_lost_at_the_start_and_only_then() -> None:
+    programs = Programs()
+    programs.kill("n1")
+    programs.kill("n1")
+    programs.start("n1", wiped=True)
+    programs.start("n1", wiped=False)
+    assert programs.done[-1] == "start n1 without data"
+    programs.kill("n1")
+    programs.start("n1", wiped=False)
+    assert programs.done[-1] == "start n1"
+
+
+def test_a_program_that_starts_during_a_pause_is_paused() -> None:
+    programs = Programs()
+    programs.pause("n1")
+    programs.kill("n1")
+    programs.start("n1", wiped=False)
+    assert programs.done == ["freeze n1", "kill n1", "start n1", "freeze n1"]
+
+
+def test_every_paused_program_is_continued_at_the_end() -> None:
+    programs = Programs()
+    for host in ("n2", "n1", "n1", "n3"):
+        programs.pause(host)
+    programs.resume("n3")
+    programs.done.clear()
+    programs._thaw_all()
+    assert programs.done == ["thaw n1", "thaw n2"]
 
 
 class SlowServers(DirectCluster):

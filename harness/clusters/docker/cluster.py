@@ -16,7 +16,7 @@ from typing import Any
 from harness.clusters import kinds
 from harness.clusters.abilities import DATA_FILES, PROCESSORS, TAPS, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
-from harness.clusters.client_host import ANSWER, PREPARED, REVIVAL, EntryThread, end_histories, preparing
+from harness.clusters.client_host import PREPARED, REVIVAL, EntryThread, preparing
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
 from harness.clusters.docker.images.images import Images
@@ -326,23 +326,17 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
     def stop_all(self) -> None:
         """Remove everything, however far the start got."""
         self._report("stopping programs")
-        self._closing.callback(self._end_histories)
+        self._closing.callback(self._end_run)
         self._closing.close()
         self._report("")
 
-    def _end_histories(self) -> None:
-        if self.frozen:
-            for name in self._names:
-                self._client(name).hear_until(self._frozen_ns)
+    def _end_run(self) -> None:
+        """End the histories of all clients. Programs are resumed, since a frozen process cannot be killed."""
+        if not self.frozen:
+            self._end_histories(self._thaw_all)
             return
-
-        def thaw() -> None:  # a frozen process cannot be killed
-            for name in sorted(+self._pauses):
-                self._boxes[name].unpause()
-
-        end_histories(
-            [host for host in self._hosts.values() if isinstance(host, ContainerClient) and host.started], thaw, ANSWER
-        )
+        for name in self._names:
+            self._client(name).hear_until(self._frozen_ns)
 
     def about(self) -> ObservedFacts:
         return {**self._about, **({"frozen": self.frozen} if self.frozen else {})}

@@ -43,7 +43,6 @@ class ProcessMethods(ProgramFaults):
 
     def __init__(self) -> None:
         super().__init__()
-        self._wiped: set[str] = set()
         self.frozen: dict[str, Any] = {}
         """Facts about a cluster that was frozen as a whole, as in :class:`harness.documents.run.FrozenCluster`."""
         self._frozen_ns = 0
@@ -99,20 +98,25 @@ class ProcessMethods(ProgramFaults):
         with self._wire.noting(host, "resume"):
             self._boxes[host].unpause()
 
+    def _thaw_all(self) -> None:
+        for name in sorted(+self._pauses):  # the recordings of traffic do not note the end of the run
+            self._boxes[name].unpause()
+
     def kill(self, host: str, *, for_good: bool = False) -> None:
         with self._damaging:
-            if self.frozen:
-                return
-            self._kills[host] += not for_good
-            target = self._hosts[host]
-            target.await_start()
-            if isinstance(target, ContainerClient):
-                target.expect_kill()
-            thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
-            with self._wire.noting(host, "kill"):
-                self._helper.kill(self._boxes[host], thaw)
-            if isinstance(target, ServerHost):
-                self._link_faults.refuse(host, self.servers.port(host))
+            if not self.frozen:
+                super().kill(host, for_good=for_good)
+
+    def _kill_program(self, host: str) -> None:
+        target = self._hosts[host]
+        target.await_start()
+        if isinstance(target, ContainerClient):
+            target.expect_kill()
+        thaw = self._boxes[host].unpause if self._pauses[host] else lambda: None
+        with self._wire.noting(host, "kill"):
+            self._helper.kill(self._boxes[host], thaw)
+        if isinstance(target, ServerHost):
+            self._link_faults.refuse(host, self.servers.port(host))
 
     def end(self, host: str, within_s: float) -> bool:
         """See :meth:`harness.clusters.abilities.servers.ServerReleases.end_program`."""
@@ -128,23 +132,14 @@ class ProcessMethods(ProgramFaults):
 
     def start(self, host: str, *, wiped: bool) -> None:
         with self._damaging:
-            if self.frozen:
-                return
-            self._kills[host] = max(0, self._kills[host] - 1)
-            if wiped:
-                self._wiped.add(host)
-            if self._kills[host] or self.incarnation(host) is not None:
-                return
-            if self._pauses[host]:
-                self._boxes[host].unpause()  # the engine starts nothing in a paused container
-            self._revive(host, wiped=host in self._wiped)
-            self._wiped.discard(host)
-            if self._pauses[host]:
-                self._freeze(host)
+            if not self.frozen:
+                super().start(host, wiped=wiped)
 
     def _revive(self, host: str, *, wiped: bool) -> None:
         """Start a host's program and reapply its wall clock, since a new process begins with true time. That takes some
         milliseconds, in which a server may already read its data."""
+        if self._pauses[host]:
+            self._boxes[host].unpause()  # the engine starts nothing in a paused container
         target = self._hosts[host]
         if isinstance(target, ServerHost):
             if self._disks is not None:

@@ -39,10 +39,6 @@ class LocalClient(ClientHost):
             self._group = int(self.conversation.ask("process", patience=REVIVAL))
         return self._group
 
-    @property
-    def alive(self) -> bool:
-        return self.started and not self.conversation.ended.is_set()
-
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the client, with the processes that it has started."""
         if self.alive:
@@ -80,26 +76,19 @@ class ProcessMethods(ProgramFaults):
     def _thaw(self, host: str) -> None:
         self._clients[host].signal(signal.SIGCONT)
 
-    def kill(self, host: str, *, for_good: bool = False) -> None:
-        with self._damaging:
-            self._kills[host] += not for_good
-            client = self._clients[host]
-            client.expect_kill()
-            client.signal(signal.SIGKILL)
-            client.conversation.ended.wait(REVIVAL)
+    def _kill_program(self, host: str) -> None:
+        client = self._clients[host]
+        client.expect_kill()
+        client.signal(signal.SIGKILL)
+        client.conversation.ended.wait(REVIVAL)
 
-    def start(self, host: str, *, wiped: bool) -> None:
+    def _revive(self, host: str, *, wiped: bool) -> None:
         del wiped  # a client keeps nothing
-        with self._damaging:
-            self._kills[host] = max(0, self._kills[host] - 1)
-            client = self._clients[host]
-            if self._kills[host] or client.alive:
-                return
-            client.start()
-            prepared = self._prepare(client)
-            if self._pauses[host]:
-                prepared.exception(REVIVAL)
-                client.stop()
+        client = self._clients[host]
+        client.start()
+        prepared = self._prepare(client)
+        if self._pauses[host]:
+            prepared.exception(REVIVAL)
 
     def state(self, host: str) -> State:
         try:

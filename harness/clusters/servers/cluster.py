@@ -18,7 +18,7 @@ import msgspec
 
 from harness.clusters import kinds
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry, Role
-from harness.clusters.client_host import ANSWER, PREPARED, end_histories, preparing
+from harness.clusters.client_host import PREPARED, preparing
 from harness.clusters.gate import NetworkGate
 from harness.clusters.key_watch import KeyWatch
 from harness.clusters.real_cluster import RealCluster, Report
@@ -142,7 +142,7 @@ class DirectCluster(RealCluster, ProcessMethods):
             main()
         finally:
             self._report("stopping programs")
-            self._closing.callback(self._end_histories)
+            self._closing.callback(self._end_histories, self._thaw_all)
             self._closing.close()
             self._report("")
         self._raise_failure()
@@ -227,13 +227,6 @@ class DirectCluster(RealCluster, ProcessMethods):
         names = ("user", "password_from", "database", "sentinel_user", "sentinel_password_from")
         fields = {name: getattr(first, name) for name in names}
         return {**fields, **({"service": first.primary} if first.primary else {})}
-
-    def _end_histories(self) -> None:
-        def thaw() -> None:  # a stopped process answers nothing
-            for name in sorted(+self._pauses):
-                self.resume(name)
-
-        end_histories([client for client in self._clients.values() if client.alive], thaw, ANSWER)
 
     def about(self) -> ObservedFacts:
         return dict(self._about)

@@ -22,7 +22,7 @@ from harness.clusters import kinds
 from harness.clusters.abilities import Needs
 from harness.clusters.abilities.hosts import MachineClock
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
-from harness.clusters.client_host import ANSWER, PREPARED, end_histories, preparing
+from harness.clusters.client_host import ANSWER, PREPARED, preparing
 from harness.clusters.conversation import Refused, Unanswered
 from harness.clusters.gate import NetworkGate
 from harness.clusters.host_clocks import HostClocks
@@ -114,7 +114,7 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
                     main()
             finally:
                 self._report("stopping programs")
-                self._closing.callback(self._end_histories)
+                self._closing.callback(self._end_histories, self._thaw_all)
                 self._closing.close()
                 self._report("")
             self._raise_failure()
@@ -209,15 +209,6 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
             endpoint = self._endpoints[name]
             port = self._machines[endpoint.machine].forward(endpoint.ports[0])
             watch.start(name, self.servers.key_reader(port))
-
-    def _end_histories(self) -> None:
-        def thaw() -> None:  # a stopped process answers nothing
-            for name in sorted(+self._pauses):
-                with contextlib.suppress(Unanswered, Refused):
-                    self._signal(name, "resume")
-
-        clients = [one for one in self._hosts.values() if isinstance(one, RemoteClient) and one.alive]
-        end_histories(clients, thaw, ANSWER)
 
     def _end_waits(self) -> None:
         found = []

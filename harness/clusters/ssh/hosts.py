@@ -102,10 +102,6 @@ class RemoteClient(ClientHost):
         super()._on_event(process, event)
 
     @property
-    def alive(self) -> bool:
-        return self.started and not self.conversation.ended.is_set()
-
-    @property
     def group(self) -> int | None:
         """The process group of the client with the processes that it has started; None if it is dead."""
         with self._finding:

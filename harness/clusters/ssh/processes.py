@@ -24,10 +24,6 @@ class ProcessMethods(ProgramFaults):
     _hosts: dict[str, HostServer | RemoteClient]
     _wall_clocks: HostClocks
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._wiped: set[str] = set()
-
     @abstractmethod
     def _prepare(self, client: RemoteClient) -> Future[Any]:
         """Tell a client program to open its lock; return its answer."""
@@ -44,26 +40,12 @@ class ProcessMethods(ProgramFaults):
     def _thaw(self, host: str) -> None:
         self._signal(host, "resume")
 
-    def kill(self, host: str, *, for_good: bool = False) -> None:
-        with self._damaging:
-            self._kills[host] += not for_good
-            target = self._hosts[host]
-            target.expect_kill()
-            self._signal(host, "kill")
-            if isinstance(target, RemoteClient):
-                target.conversation.ended.wait(REVIVAL)
-
-    def start(self, host: str, *, wiped: bool) -> None:
-        with self._damaging:
-            self._kills[host] = max(0, self._kills[host] - 1)
-            if wiped:
-                self._wiped.add(host)
-            if self._kills[host] or self.incarnation(host) is not None:
-                return
-            self._revive(host, wiped=host in self._wiped)
-            self._wiped.discard(host)
-            if self._pauses[host]:
-                self._freeze(host)
+    def _kill_program(self, host: str) -> None:
+        target = self._hosts[host]
+        target.expect_kill()
+        self._signal(host, "kill")
+        if isinstance(target, RemoteClient):
+            target.conversation.ended.wait(REVIVAL)
 
     def _revive(self, host: str, *, wiped: bool) -> None:
         """Start a host's program, and reapply its wall clock, since a new process begins with true time."""
