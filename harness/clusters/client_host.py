@@ -10,14 +10,14 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from harness.clusters.base import RecordEntry, Role
+from harness.clusters.base import ClusterEndpoints, RecordEntry, Role
 from harness.errors import UNKNOWN, HarnessError
 
 from .conversation import Conversation, LineChannel, Refused, Unanswered
@@ -149,6 +149,12 @@ class ClientHost(ABC):
     @property
     def hung(self) -> bool:
         return self._hung.is_set()
+
+    def prepare(self, lock: Mapping[str, Any], endpoints: ClusterEndpoints, **more: Any) -> Future[Any]:
+        """Tell the program to open its lock on these servers; return its answer. ``lock`` has ``name``, ``ttl`` and
+        ``options``."""
+        lock = {**lock, "kind": endpoints.kind, "addresses": endpoints.addresses, **more}
+        return self.conversation.request("prepare", lock=lock)
 
     def launch(self, job: Any, record: RecordEntry) -> Callable[[float], bool]:
         self._record = record

@@ -241,11 +241,8 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
                 answer.result(PREPARED)
 
     def _prepare(self, client: ContainerClient) -> Future[Any] | None:
-        lock, endpoints = self._needed.clients.lock, self.endpoints()
-        if lock is None:
-            return None
-        place = {"kind": endpoints.kind, "addresses": endpoints.addresses}
-        return client.conversation.request("prepare", lock={**lock, **place})
+        lock = self._needed.clients.lock
+        return None if lock is None else client.prepare(lock, self.endpoints())
 
     def _end_waits(self) -> None:
         with contextlib.suppress(Refused, Unanswered):

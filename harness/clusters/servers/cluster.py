@@ -213,13 +213,8 @@ class DirectCluster(RealCluster, ProcessMethods):
             self._setup.versions.update(first.conversation.ask("versions", packages=list(self._setup.packages)))
 
     def _prepare(self, client: LocalClient) -> Future[Any]:
-        lock = {
-            **self._setup.lock,
-            "kind": self.kind,
-            "addresses": self._seen_by(client.name),
-            "access": self._access(),
-        }
-        return client.conversation.request("prepare", lock=lock)
+        endpoints = ClusterEndpoints(self.kind, self._seen_by(client.name))
+        return client.prepare(self._setup.lock, endpoints, access=self._access())
 
     def _access(self) -> dict[str, Any]:
         """Return the fields of :class:`harness.worker.client_program.Access`."""

@@ -197,8 +197,7 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
             self._setup.versions.update(first.conversation.ask("versions", packages=list(self._setup.packages)))
 
     def _prepare(self, client: RemoteClient) -> Future[Any]:
-        lock = {**self._setup.lock, "kind": self.kind, "addresses": self.endpoints().addresses}
-        return client.conversation.request("prepare", lock=lock)
+        return client.prepare(self._setup.lock, self.endpoints())
 
     def _watch_keys(self) -> None:
         if self._watched is None:
