@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness.clusters.abilities.network import LinkShape
+from harness.clusters.servers import links as links_module
 from harness.clusters.servers.links import Address, LinkMethods, ProxyClient, ProxyError
 
 PATIENCE_S = 60.0
@@ -240,6 +241,12 @@ def test_streams_are_reset_and_counted(links: Links) -> None:
             with pytest.raises(ConnectionResetError):
                 connection.recv(100)
     assert links.break_streams("c0") == 0
+
+
+def test_a_proxy_has_the_time_of_a_client_program_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "PREPARED", 0.001)
+    with pytest.raises(ProxyError, match=r"no answer to 'open' within 0\.001 s"):
+        ProxyClient(["c0"], {}, 0)
 
 
 def test_a_server_that_refuses_resets_the_connection(links: Links) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from harness.clusters.abilities.network import Links, LinkShape, MessageTrap
+from harness.clusters.client_host import PREPARED
 from harness.clusters.conversation import Conversation, Refused, Unanswered
 from harness.clusters.link_probes import LinkProbes
 from harness.clusters.programs import LocalProgram, own_program
@@ -48,7 +49,11 @@ class ProxyClient:
         )
         links = [(client, name, *peers[name]) for client in clients for name in peers]
         settings = {name: msgspec.to_builtins(one) for name, one in (tls or {}).items()}
-        ports: list[int] = self.ask("open", links=links, tls=settings, begin=begin)
+        try:
+            ports: list[int] = self.ask("open", patience=PREPARED, links=links, tls=settings, begin=begin)
+        except BaseException:
+            self.close()
+            raise
         self.addresses: dict[tuple[str, str], Address] = {
             (client, name): (LOOPBACK, port) for (client, name, *_), port in zip(links, ports, strict=True)
         }
