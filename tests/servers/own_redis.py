@@ -77,8 +77,11 @@ class DaemonRedis:
 
     @property
     def restart(self) -> str:
-        """Shell command that kills the server, so that its data is lost, and waits until it answers again."""
-        return f"{self.kill}; {self.start}; until {self.ask} ping | grep -q PONG; do sleep 0.02; done"
+        """Shell command that kills the server, so that its data is lost, and waits until it answers again.
+
+        On a busy machine the killed server still has its port for a moment, and the next one would not start."""
+        answers, pause = f"{self.ask} ping | grep -q PONG", "do sleep 0.02; done"
+        return f"{self.kill}; while {answers}; {pause}; {self.start}; until {answers}; {pause}"
 
     @property
     def ask(self) -> str:
