@@ -12,9 +12,8 @@ import pytest
 from harness.documents.trace import ServerTrace
 from harness.fidelity.trace.check import check_recording
 from harness.sim.servers.consul.store import ConsulStore
-from tests.fidelity.traffic import TRACES, Traffic, recorded
+from tests.fidelity.traffic import Traffic, recorded, runs_of
 
-RECORDED = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob("consul-*"))
 KV = "/v1/kv/k"
 
 
@@ -79,7 +78,7 @@ class Server:
         return self.check().state
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", runs_of("consul"))
 def test_traffic_of_a_real_server_is_possible(name: str) -> None:
     found = check_recording(recorded(name), {})
     assert (found.state, found.why, found.difference) == ("possible", "", None)

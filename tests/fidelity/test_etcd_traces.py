@@ -18,16 +18,10 @@ from harness.sim.servers.etcd import messages as m
 from harness.sim.servers.etcd.apply import Applier
 from harness.sim.servers.etcd.lessor import Lessor
 from harness.sim.servers.etcd.watch import WatchService
-from tests.fidelity.traffic import TRACES, Traffic, recorded
+from tests.fidelity.traffic import Traffic, runs_of, servers_of
 
-SINGLE = ["etcd-kill"]
-CLUSTERS = sorted({path.name.partition("-n")[0] for path in TRACES.glob("etcd-*-n?.jsonl.gz")})
 TTL_S = 2
 LEASE = 5
-
-
-def real(name: str) -> list[WireRecording]:
-    return [recorded(name)] if name in SINGLE else [recorded(f"{name}-n{number}") for number in (1, 2, 3)]
 
 
 def check(*members: Member) -> ServerTrace:
@@ -125,9 +119,9 @@ class Member:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("name", [*SINGLE, *CLUSTERS])
+@pytest.mark.parametrize("name", runs_of("etcd"))
 def test_traffic_of_real_members_is_possible(name: str) -> None:
-    (found,) = check_recordings(real(name), {})
+    (found,) = check_recordings(servers_of(name), {})
     assert (found.state, found.why, found.difference) == ("possible", "", None)
     assert found.requests > 300
 
@@ -281,5 +275,5 @@ def test_mistake_in_the_simulated_server_is_found(
 
 def test_simulated_watches_that_are_silent_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     _watches_are_silent(monkeypatch)
-    (found,) = check_recordings(real("etcd-kill"), {})
+    (found,) = check_recordings(servers_of("etcd-kill"), {})
     assert found.state == "impossible"

@@ -9,9 +9,7 @@ import pytest
 from harness.documents.trace import ServerTrace
 from harness.fidelity.trace.check import check_recording
 from harness.sim.servers.memcached.store import ItemStore
-from tests.fidelity.traffic import TRACES, Traffic, recorded
-
-RECORDED = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob("memcached-*"))
+from tests.fidelity.traffic import Traffic, recorded, runs_of
 
 
 def command(
@@ -29,7 +27,7 @@ def check(*commands: Any, **fields: Any) -> ServerTrace:
     return check_recording(traffic.recording(**fields), {})
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", runs_of("memcached"))
 def test_traffic_of_a_real_server_is_possible(name: str) -> None:
     found = check_recording(recorded(name), {})
     assert (found.state, found.difference) == ("possible", None)
@@ -101,4 +99,4 @@ def test_simulated_items_that_live_a_second_too_long_are_found(monkeypatch: pyte
 
 def test_simulated_add_that_replaces_an_item_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ItemStore, "find_live", lambda self, key: None)
-    assert {check_recording(recorded(name), {}).state for name in RECORDED} == {"impossible"}
+    assert {check_recording(recorded(name), {}).state for name in runs_of("memcached")} == {"impossible"}

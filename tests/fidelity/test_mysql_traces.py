@@ -15,14 +15,13 @@ from harness.sim.servers.mysql.server import MysqlServer
 from harness.sim.servers.mysql.session import SqlSession
 from harness.sim.servers.mysql.transactions import Transactions
 from tests.fidelity.mysql_traffic import FIRST_ID, Server, command, error, ok, query, rows
-from tests.fidelity.traffic import TRACES, WALL_NS, recorded
+from tests.fidelity.traffic import WALL_NS, recorded, runs_of
 
-RECORDED = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob("mysql-*"))
 IN = AUTOCOMMIT | IN_TRANSACTION
 PREPARE = 0x16
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", runs_of("mysql"))
 def test_traffic_of_a_real_server_is_possible(name: str) -> None:
     found = check_recording(recorded(name), {})
     assert (found.state, found.why, found.difference) == ("possible", "", None)

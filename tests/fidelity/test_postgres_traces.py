@@ -19,9 +19,7 @@ from harness.sim.servers.postgres.protocol import Field
 from harness.sim.servers.postgres.server import PostgresServer
 from harness.sim.servers.postgres.session import PgSession
 from harness.sim.servers.postgres.values import BOOL, TEXT, VOID
-from tests.fidelity.traffic import TRACES, Traffic, recorded
-
-RECORDED = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob("postgres-*"))
+from tests.fidelity.traffic import Traffic, recorded, runs_of
 
 
 class Server:
@@ -74,7 +72,7 @@ class Server:
         return self.check().state
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", runs_of("postgres"))
 def test_traffic_of_a_real_server_is_possible(name: str) -> None:
     found = check_recording(recorded(name), {})
     assert (found.state, found.why, found.difference) == ("possible", "", None)

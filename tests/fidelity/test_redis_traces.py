@@ -14,9 +14,8 @@ from harness.sim.servers.redis import scripting
 from harness.sim.servers.redis.keys import delete
 from harness.sim.servers.redis.keyspace import Database
 from harness.sim.servers.redis.server import RedisServer
-from tests.fidelity.traffic import TRACES, Traffic, recorded
+from tests.fidelity.traffic import Traffic, recorded, runs_of
 
-RECORDED = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob("redis-*"))
 OK, NULL = "+OK", "$-1"
 
 
@@ -26,7 +25,7 @@ def check(traffic: Traffic | WireRecording, **options: Any) -> ServerTrace:
 
 
 @pytest.mark.few(3)
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("name", runs_of("redis"))
 def test_traffic_of_a_real_server_is_possible(name: str) -> None:
     found = check(recorded(name))
     assert (found.state, found.why, found.difference) == ("possible", "", None)

@@ -19,17 +19,11 @@ from harness.sim.servers.zookeeper.server import ZooKeeperServer
 from harness.sim.servers.zookeeper.sessions import SessionTracker
 from harness.sim.servers.zookeeper.tree import Tree
 from harness.sim.servers.zookeeper.watches import WatchManager
-from tests.fidelity.traffic import TRACES, Traffic, recorded
+from tests.fidelity.traffic import Traffic, runs_of, servers_of
 
-SINGLE = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob("zookeeper-*") if "-n" not in path.name)
-ENSEMBLES = sorted({path.name.partition("-n")[0] for path in TRACES.glob("zookeeper-*-n?.jsonl.gz")})
 TIMEOUT_MS = 2_000
 EPHEMERAL = 1
 PASSWORD = b"p" * 16
-
-
-def real(name: str) -> list[WireRecording]:
-    return [recorded(name)] if name in SINGLE else [recorded(f"{name}-n{number}") for number in (1, 2, 3)]
 
 
 def check(*recordings: WireRecording, **options: Any) -> ServerTrace:
@@ -88,9 +82,9 @@ def two_sessions() -> Server:
 
 
 @pytest.mark.few(2)
-@pytest.mark.parametrize("name", [*SINGLE, *ENSEMBLES])
+@pytest.mark.parametrize("name", runs_of("zookeeper"))
 def test_traffic_of_real_servers_is_possible(name: str) -> None:
-    found = check(*real(name))
+    found = check(*servers_of(name))
     assert (found.state, found.why, found.difference) == ("possible", "", None)
     assert found.requests > 200
     assert found.steps < 2 * found.requests
@@ -245,10 +239,10 @@ def test_mistake_in_the_simulated_server_is_found(
     monkeypatch: pytest.MonkeyPatch, mistake: Callable[[pytest.MonkeyPatch], None], names: list[str]
 ) -> None:
     mistake(monkeypatch)
-    assert {check(*real(name)).state for name in names} == {"impossible"}
+    assert {check(*servers_of(name)).state for name in names} == {"impossible"}
 
 
 def test_simulated_server_that_loses_its_data_in_a_kill_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     start = ZooKeeperServer.start
     monkeypatch.setattr(ZooKeeperServer, "start", lambda self, host, *, wiped: start(self, host, wiped=True))
-    assert check(*real("zookeeper-kill")).state == "impossible"
+    assert check(*servers_of("zookeeper-kill")).state == "impossible"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,9 +16,21 @@ MS: Final = 1_000_000
 
 
 def recorded(name: str) -> WireRecording:
-    """Return a recording of a real run."""
+    """Return a recording of one server of a real run."""
     path = TRACES / f"{name}.jsonl.gz"
     return unpack(path.read_bytes(), path.name)
+
+
+def runs_of(service: str) -> list[str]:
+    """Return the names of the recorded real runs of a service."""
+    names = (path.name.removesuffix(".jsonl.gz") for path in TRACES.glob(f"{service}-*"))
+    return sorted({re.sub(r"-n\d$", "", name) for name in names})
+
+
+def servers_of(run: str) -> list[WireRecording]:
+    """Return the recordings of all servers of a real run, in the order of their names."""
+    several = sorted(path.name.removesuffix(".jsonl.gz") for path in TRACES.glob(f"{run}-n?.jsonl.gz"))
+    return [recorded(name) for name in several or [run]]
 
 
 class Traffic:
