@@ -9,10 +9,8 @@ from typing import Final
 
 from harness.documents import BisectDocument
 from harness.documents.bisect import BisectTrial
-from harness.files import write_file
 
-from . import markdown, page
-from .document import known_versions
+from . import markdown, study_report
 from .story import story_steps
 
 NAME: Final = "bisect"
@@ -70,10 +68,7 @@ class BisectView:
 def write(document: BisectDocument, folder: Path) -> Path:
     """Write ``bisect.html`` and ``bisect.md`` into ``folder``, and return the path of the page."""
     view = read(document)
-    write_file(folder / f"{NAME}.md", text(view))
-    path = folder / f"{NAME}.html"
-    write_file(path, render(view))
-    return path
+    return study_report.write(folder, NAME, text=text(view), html=render(view))
 
 
 def read(document: BisectDocument) -> BisectView:
@@ -100,14 +95,7 @@ def _trial(one: BisectTrial, document: BisectDocument) -> TrialView:
 
 def render(view: BisectView) -> str:
     """Return the page."""
-    return page.render(
-        "bisect.html",
-        {},
-        view=view,
-        found=view.document,
-        versions=known_versions(view.document.versions),
-        style=page.source("style.css") + page.source("run.css") + page.source("hunt.css"),
-    )
+    return study_report.render(f"{NAME}.html", view, view.document)
 
 
 def text(view: BisectView) -> str:
@@ -128,10 +116,7 @@ def _lines(view: BisectView) -> Iterator[str]:
     if found.repeat:
         yield from ("", "## Repeat it", "", *markdown.block(found.repeat, "sh"))
     yield from _changelog(view)
-    yield from ("", "## Versions", "")
-    yield from (f"- {markdown.escaped(f'{name} {version}')}" for name, version in known_versions(found.versions))
-    if found.command:
-        yield f"- found with {markdown.code(found.command)}"
+    yield from study_report.version_lines(found)
 
 
 def _releases(view: BisectView) -> Iterator[str]:
@@ -149,10 +134,7 @@ def _story(view: BisectView) -> Iterator[str]:
     if not view.steps and not view.document.story.ending:
         return
     yield from ("", f"## What happens with {markdown.escaped(view.document.package)} {view.document.story_version}", "")
-    for number, (at, sentence) in enumerate(view.steps, 1):
-        yield f"{number}. {markdown.escaped(f'{at} {sentence}'.strip())}"
-    if view.document.story.ending:
-        yield from ("", markdown.escaped(view.document.story.ending))
+    yield from study_report.story_lines(view.steps, view.document.story)
 
 
 def _changelog(view: BisectView) -> Iterator[str]:

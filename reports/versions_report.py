@@ -9,11 +9,9 @@ from typing import Final
 
 from harness.documents import VersionsDocument
 from harness.documents.versions import VersionCell, VersionDifference
-from harness.files import write_file
 from harness.wording import counted
 
-from . import markdown, page
-from .document import known_versions
+from . import markdown, study_report
 from .story import story_steps
 
 NAME: Final = "versions"
@@ -63,10 +61,7 @@ class VersionsView:
 def write(document: VersionsDocument, folder: Path) -> Path:
     """Write ``versions.html`` and ``versions.md`` into ``folder``, and return the path of the page."""
     view = read(document)
-    write_file(folder / f"{NAME}.md", text(view))
-    path = folder / f"{NAME}.html"
-    write_file(path, render(view))
-    return path
+    return study_report.write(folder, NAME, text=text(view), html=render(view))
 
 
 def read(document: VersionsDocument) -> VersionsView:
@@ -101,14 +96,7 @@ def _difference(found: VersionDifference) -> DifferenceView:
 
 def render(view: VersionsView) -> str:
     """Return the page."""
-    return page.render(
-        "versions.html",
-        {},
-        view=view,
-        found=view.document,
-        versions=known_versions(view.document.versions),
-        style=page.source("style.css") + page.source("run.css") + page.source("hunt.css"),
-    )
+    return study_report.render(f"{NAME}.html", view, view.document)
 
 
 def text(view: VersionsView) -> str:
@@ -132,10 +120,7 @@ def _lines(view: VersionsView) -> Iterator[str]:
     if view.reasons:
         yield from ("", "## Unknown", "")
         yield from (f"- {markdown.escaped(f'{where}: {reason}')}" for where, reason in view.reasons)
-    yield from ("", "## Versions", "")
-    yield from (f"- {markdown.escaped(f'{name} {version}')}" for name, version in known_versions(found.versions))
-    if found.command:
-        yield f"- found with {markdown.code(found.command)}"
+    yield from study_report.version_lines(found)
 
 
 def _words(cell: CellView) -> str:
@@ -146,7 +131,4 @@ def _story(one: DifferenceView) -> Iterator[str]:
     found = one.difference
     yield from ("", f"### {markdown.escaped(f'{found.plan}: {found.checker}')}", "", markdown.escaped(found.sentence))
     yield from ("", markdown.escaped(f"With {found.version} and seed {found.seed}: {found.summary}"), "")
-    for number, (at, sentence) in enumerate(one.steps, 1):
-        yield f"{number}. {markdown.escaped(f'{at} {sentence}'.strip())}"
-    if found.story.ending:
-        yield from ("", markdown.escaped(found.story.ending))
+    yield from study_report.story_lines(one.steps, found.story)
