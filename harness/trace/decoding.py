@@ -24,25 +24,29 @@ KEEPS_ALIVE: Final = frozenset(
 
 @dataclass(slots=True)
 class Exchange:
-    """A request and its replies, or a notification, which has no request. ``asked`` and ``answered`` are the pieces in
-    which the request and the first reply are complete."""
+    """A request and its replies, or a notification, which has no request. ``request_piece`` and ``reply_piece`` are the
+    pieces in which the request and the first reply are complete."""
 
     connection: Connection
     request: Request | None = None
-    asked: Piece | None = None
-    answered: Piece | None = None
+    request_piece: Piece | None = None
+    reply_piece: Piece | None = None
     replies: list[bytes] = field(default_factory=list)
+
+    @property
+    def _pieces(self) -> list[Piece]:
+        return [piece for piece in (self.request_piece, self.reply_piece) if piece is not None]
 
     @property
     def since(self) -> int:
         """Time at which its first part was sent, or else arrived, ns."""
-        times = (time for one in (self.asked, self.answered) if one is not None for time in (one.sent, one.arrived))
+        times = (time for one in self._pieces for time in (one.sent, one.arrived))
         return next((time for time in times if time is not None), 0)
 
     @property
     def until(self) -> int:
         """Time at which the last of its parts that is known arrived or was sent, ns."""
-        times = [time for one in (self.asked, self.answered) if one is not None for time in (one.sent, one.arrived)]
+        times = [time for one in self._pieces for time in (one.sent, one.arrived)]
         return max((time for time in times if time is not None), default=0)
 
 
@@ -55,8 +59,9 @@ class Decoded:
 
     def commands(self) -> dict[str, int]:
         """Return the number of requests that arrived at each server."""
-        asked = [one for one in self.exchanges if one.asked is not None and one.asked.arrived is not None]
-        return dict(sorted(Counter(one.connection.server for one in asked).items()))
+        pieces = ((one.connection.server, one.request_piece) for one in self.exchanges)
+        arrived = Counter(server for server, piece in pieces if piece is not None and piece.arrived is not None)
+        return dict(sorted(arrived.items()))
 
 
 def decode(connections: Sequence[Connection], service: str, *, simulated: bool) -> Decoded:
@@ -85,16 +90,16 @@ def _parsed(connection: Connection, service: str, *, simulated: bool) -> Iterato
     for number, piece in enumerate(connection.pieces):
         if piece.to_server:
             for request in parser.requests(number, piece.data):
-                asked = waiting[id(request)] = Exchange(connection, request, piece)
-                yield asked
+                begun = waiting[id(request)] = Exchange(connection, request, piece)
+                yield begun
             continue
         for reply in parser.replies(number, piece.data):
             exchange = None if reply.request is None else waiting.get(id(reply.request))
             if exchange is None:
-                yield Exchange(connection, answered=piece, replies=[reply.data])
+                yield Exchange(connection, reply_piece=piece, replies=[reply.data])
                 continue
             exchange.replies.append(reply.data)
-            exchange.answered = exchange.answered or piece
+            exchange.reply_piece = exchange.reply_piece or piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +118,11 @@ class Rendering:
     """Texts of messages: many messages of a run are equal."""
 
     def message(self, number: int, exchange: Exchange) -> TracedMessage:
-        texts, request, asked, answered = texts_of(self.service), exchange.request, exchange.asked, exchange.answered
+        texts, request = texts_of(self.service), exchange.request
+        requested, replied = exchange.request_piece, exchange.reply_piece
         name = NOTIFICATION if request is None else texts.name(request)
-        call = None if asked is None else self.call_of(name, asked)
-        placed = asked if asked is not None and (call is not None or name not in KEEPS_ALIVE) else None
+        call = None if requested is None else self.call_of(name, requested)
+        placed = requested if requested is not None and (call is not None or name not in KEEPS_ALIVE) else None
         file, line, function = self._place(placed)
         return TracedMessage(
             number=number,
@@ -126,10 +132,10 @@ class Rendering:
             name=name,
             request="" if request is None else self._request(request),
             reply=self._reply(name, exchange.replies),
-            sent=None if asked is None else asked.sent,
-            arrived=None if asked is None else asked.arrived,
-            executed=None if answered is None else answered.sent,
-            replied=None if answered is None else answered.arrived,
+            sent=None if requested is None else requested.sent,
+            arrived=None if requested is None else requested.arrived,
+            executed=None if replied is None else replied.sent,
+            replied=None if replied is None else replied.arrived,
             process=None if placed is None else placed.process,
             call=call,
             file=file,
@@ -153,10 +159,10 @@ class Rendering:
             found = self._cache[key] = _shown(lambda: ", ".join(reply(name, one) for one in replies), replies)
         return found
 
-    def _place(self, asked: Piece | None) -> Place:
-        if asked is None or asked.place is None or asked.place.file not in self.files:
+    def _place(self, piece: Piece | None) -> Place:
+        if piece is None or piece.place is None or piece.place.file not in self.files:
             return Place("", 0, "")
-        return asked.place
+        return piece.place
 
 
 def _shown(text: Callable[[], str], data: Sequence[bytes]) -> str:

@@ -22,20 +22,20 @@ class ResourceCalls(RecordedCalls):
     def read(self, key: str, grant: Grant) -> Any:
         """Return the resource's value. The request says whether the client holds the lock shared."""
         shared = key in self._shared
-        asked = {"fence": grant.fence, **({"shared": True} if shared else {})}
-        reply = self._access(asked, Request("read", key, grant.fence, shared=shared), lambda r: {"value": r.value})
+        recorded = {"fence": grant.fence, **({"shared": True} if shared else {})}
+        reply = self._access(recorded, Request("read", key, grant.fence, shared=shared), lambda r: {"value": r.value})
         return None if reply is None else reply.value
 
     def write(self, key: str, grant: Grant, value: Any) -> Any:
         """Write ``value`` and return it."""
-        asked = {"fence": grant.fence, "value": value}
-        reply = self._access(asked, Request("write", key, grant.fence, value))
+        recorded = {"fence": grant.fence, "value": value}
+        reply = self._access(recorded, Request("write", key, grant.fence, value))
         return None if reply is None else reply.value
 
     def take(self, key: str, grant: Grant) -> int | None:
         """Sell one unit and return the number left."""
-        asked = {"fence": grant.fence, "n": 1}
-        reply = self._access(asked, Request("take", key, grant.fence), lambda r: {"left": r.value})
+        recorded = {"fence": grant.fence, "n": 1}
+        reply = self._access(recorded, Request("take", key, grant.fence), lambda r: {"left": r.value})
         return None if reply is None else reply.value
 
     def mark(self, key: str, grant: Grant) -> int | None:
@@ -57,13 +57,13 @@ class ResourceCalls(RecordedCalls):
 
     def _access(
         self,
-        asked: dict[str, Any],
+        recorded: dict[str, Any],
         request: Request,
-        told: Callable[[ResourceReply], dict[str, Any]] = lambda _: {},
+        result_of: Callable[[ResourceReply], dict[str, Any]] = lambda _: {},
     ) -> ResourceReply | None:
-        """Access the resource and record it; the history gets ``asked``, and what ``told`` returns for the reply."""
+        """Access the resource. Record ``recorded`` with the request, and ``result_of`` the reply with the answer."""
         f, key = request.op, request.key
-        self._enter(f, key, asked)
+        self._enter(f, key, recorded)
         try:
             reply = self._resource.call(request)
         except Rejected as error:
@@ -72,5 +72,5 @@ class ResourceCalls(RecordedCalls):
         except OSError as error:
             self._raised(f, key, error)
             return None
-        self._leave("ok", f, key, {**told(reply), "arrival": reply.arrival})
+        self._leave("ok", f, key, {**result_of(reply), "arrival": reply.arrival})
         return reply
