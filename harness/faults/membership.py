@@ -33,7 +33,7 @@ class _Change:
         self._others = others
         self._changing = threading.Lock()
         self._healed = False
-        self._asked_at = 0.0
+        self._requested_at = 0.0
         self.host = host
         self.led = members.leader() == host
         self.before, _ = self.reported()
@@ -41,9 +41,9 @@ class _Change:
 
     def reported(self) -> tuple[dict[str, str] | None, str | None]:
         """Return (id by host of the members, the other member that reported it); (None, None) if none answers."""
-        for asked in self._others:
-            if (found := self._members.members(asked)) is not None:
-                return found, asked
+        for host in self._others:
+            if (found := self._members.members(host)) is not None:
+                return found, host
         return None, None
 
     def remove(self) -> None:
@@ -65,7 +65,7 @@ class _Change:
                     self._processes.start(self.host, wiped=True)
             else:
                 self._members.add_member(self.host)
-                self._asked_at = time.monotonic()
+                self._requested_at = time.monotonic()
 
     def back(self) -> Observation:
         """Wait until the member is back if it should be, and ask for it again if it was refused."""
@@ -75,14 +75,14 @@ class _Change:
         return seen
 
     def _look(self) -> Observation:
-        members, asked = self.reported()
+        members, reporter = self.reported()
         is_member = members is not None and self.host in members
         refused = not is_member and not self._members.ends_when_removed()
-        if refused and self._healed and time.monotonic() - self._asked_at > AGAIN_S:
+        if refused and self._healed and time.monotonic() - self._requested_at > AGAIN_S:
             self._members.add_member(self.host)
-            self._asked_at = time.monotonic()
+            self._requested_at = time.monotonic()
         serves = is_member and self._members.ready(self.host)
-        facts = {"members": members, "asked": asked, "serves": serves}
+        facts = {"members": members, "asked": reporter, "serves": serves}
         return Observation({self.host: serves}, facts, "it among the members, and serving clients")
 
 
@@ -121,14 +121,14 @@ class MembershipChange(Fault, frozen=True):
         def observe() -> Observation:
             deadline = change.began + self.patience
             while True:
-                members, asked = change.reported()
+                members, reporter = change.reported()
                 gone = members is not None and host not in members
                 if gone or time.monotonic() >= deadline or scene.over.is_set():
                     break
                 scene.over.wait(AGAIN_S)
                 change.remove()
             seconds = round(time.monotonic() - change.began, 3)
-            facts = {"members_before": change.before, "members": members, "asked": asked, "led": change.led}
+            facts = {"members_before": change.before, "members": members, "asked": reporter, "led": change.led}
             expected = "the other members to report a membership without it"
             return Observation({host: gone}, {**facts, "seconds": seconds}, expected)
 

@@ -142,8 +142,8 @@ class FakeCluster:
     def leader(self) -> str | None:
         return self.primary()
 
-    def members(self, asked: str) -> dict[str, str]:
-        del asked
+    def members(self, host: str) -> dict[str, str]:
+        del host
         return {name: "1" for name in self.peers() if name not in self.damage["member"]}
 
     def remove_member(self, host: str) -> None:

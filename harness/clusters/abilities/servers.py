@@ -129,8 +129,8 @@ class Elections(Peers, Protocol):
 class Membership(Elections, Protocol):
     """Servers that agree by majority, and whose members can be changed while they work."""
 
-    def members(self, asked: str) -> dict[str, str] | None:
-        """Return the voting members as the host ``asked`` reports them: id by host. ``None`` if it does not answer."""
+    def members(self, host: str) -> dict[str, str] | None:
+        """Return the voting members as ``host`` reports them: id by host. ``None`` if it does not answer."""
 
     def remove_member(self, host: str) -> None:
         """Ask another member to remove this one, once. They may refuse, or not answer."""

@@ -81,9 +81,9 @@ class EtcdServers(EtcdGateway, RealPeers):
 
     # Members. See :class:`harness.clusters.abilities.servers.Membership`.
 
-    def members(self, asked: str) -> dict[str, str] | None:
+    def members(self, host: str) -> dict[str, str] | None:
         """A member that was added and has not started has no name yet, so members are known by their addresses."""
-        response = self._ask(asked, "cluster/member/list")
+        response = self._ask(host, "cluster/member/list")
         if response is None:
             return None
         hosts = {f"http://{ip}:{PEER_PORT}": host for host, ip in self.addresses.items()}

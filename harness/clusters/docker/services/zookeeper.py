@@ -122,8 +122,8 @@ class ZooKeeperServers(RealPeers):
 
     # Members. See :class:`harness.clusters.abilities.servers.Membership`.
 
-    def members(self, asked: str) -> dict[str, str] | None:
-        found = self._administer(asked, lambda client: client.get_async(CONFIG))
+    def members(self, host: str) -> dict[str, str] | None:
+        found = self._administer(host, lambda client: client.get_async(CONFIG))
         if found is None:
             return None
         voters = re.findall(r"^server\.(\d+)=\S+:participant;", found[0].decode(), re.MULTILINE)
