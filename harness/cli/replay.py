@@ -90,7 +90,7 @@ class _ReplayOptions:
     quiet: bool
     remote_servers: bool
 
-    def play(self, plan: Plan, reason: str) -> Result:
+    def execute(self, plan: Plan, reason: str) -> Result:
         return run_and_print(
             plan, self.out, self.command, reason, json=False, quiet=self.quiet or self.json, silent=True,
             remote_servers=self.remote_servers,
@@ -143,7 +143,7 @@ def replay_command(
         plan, reason = complete_for(wanted, cluster or found.plan.cluster)
     except UsageError as error:
         raise UsageError(f"{found.path}: {error}") from error
-    result = how.play(plan, reason)
+    result = how.execute(plan, reason)
     _print_result(result, _compared(found, result), how)
     raise typer.Exit(result.exit_status)
 
@@ -239,7 +239,7 @@ def _attempt_repeatedly(ready: Prepared, tries: int, how: _ReplayOptions) -> int
         for note in ready.notes[len(printed_notes) :]:
             console.print(f"by triggers: {note}", soft_wrap=True, markup=False)
         printed_notes = list(ready.notes)
-        result = how.play(ready.plan, f"try {number} of {tries}")
+        result = how.execute(ready.plan, f"try {number} of {tries}")
         attempts.append(judge(ready, result.history, result.verdicts))
         if attempts[-1].reproduced or result.interrupted:
             break

@@ -87,8 +87,8 @@ class SimulatedKind(NamedTuple):
     options: dict[str, Any]
 
 
-def simulate(kind: SimulatedKind, members: int, play: Callable[[Members], Iterator[str]]) -> list[str]:
-    """Return the answers that ``play`` gets from a new simulated cluster, in which it runs on a client's host."""
+def simulate(kind: SimulatedKind, members: int, run: Callable[[Members], Iterator[str]]) -> list[str]:
+    """Return the answers that ``run`` gets from a new simulated cluster, in which it runs on a client's host."""
     answers: list[str] = []
     cluster = SimCluster(
         kind=kind.name,
@@ -102,7 +102,7 @@ def simulate(kind: SimulatedKind, members: int, play: Callable[[Members], Iterat
     cluster.give_up_after(_EVENTS)
 
     def client(checkpoint: Checkpoint) -> None:  # noqa: ARG001 - the client is never paused
-        answers.extend(play(SimMembers(cluster, kind.port)))
+        answers.extend(run(SimMembers(cluster, kind.port)))
 
     def control() -> None:
         join = cluster.spawn(_CLIENT, client)
@@ -116,7 +116,7 @@ def simulate(kind: SimulatedKind, members: int, play: Callable[[Members], Iterat
 class MembersPair:
     """A real cluster and a simulated one; see :class:`harness.fidelity.comparison.ServerPair`.
 
-    It waits until each real member reports its version. ``play`` yields the answers of members, real or simulated, to
+    It waits until each real member reports its version. ``run`` yields the answers of members, real or simulated, to
     steps; ``generate`` returns the steps for a seed and a number of members. ``known`` returns the title of a known
     difference, "" if the answers differ otherwise.
     """
@@ -128,7 +128,7 @@ class MembersPair:
         kind: SimulatedKind,
         *,
         version_of: Callable[[Address], str],
-        play: Callable[[Members, Sequence[Step]], Generator[str, None, None]],
+        run: Callable[[Members, Sequence[Step]], Generator[str, None, None]],
         generate: Callable[[int, int], list[Step]],
         known: Callable[[AnswerPair], str] = lambda answers: "",  # noqa: ARG005
     ) -> None:
@@ -137,7 +137,7 @@ class MembersPair:
         self._real = real
         self._kind = kind
         self._members = len(real.addresses)
-        self._play = play
+        self._run_steps = run
         self._generate = generate
         self._known = known
 
@@ -145,8 +145,8 @@ class MembersPair:
         return self._generate(seed, self._members)
 
     def run(self, steps: Sequence[Step]) -> Iterator[AnswerPair]:
-        simulated = simulate(self._kind, self._members, lambda members: self._play(members, steps))
-        with closing(self._play(self._real, steps)) as real:
+        simulated = simulate(self._kind, self._members, lambda members: self._run_steps(members, steps))
+        with closing(self._run_steps(self._real, steps)) as real:
             yield from in_pairs(real, simulated)
 
     def known(self, step: Step, answers: AnswerPair) -> str:  # noqa: ARG002

@@ -25,7 +25,7 @@ from tests.fidelity.real import assert_agreement, started
 
 
 def answers(steps: Sequence[Step], members: int = 1) -> list[str]:
-    return simulate(SIMULATED, members, lambda found: Player(found).play(steps))
+    return simulate(SIMULATED, members, lambda found: Player(found).run(steps))
 
 
 def without_restarts(seed: int) -> list[Step]:

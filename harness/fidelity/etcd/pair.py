@@ -59,6 +59,6 @@ def start(members: int) -> Iterator[MembersPair]:
             RealMembers(processes),
             SIMULATED,
             version_of=_version,
-            play=lambda members, steps: Player(members).play(steps),
+            run=lambda members, steps: Player(members).run(steps),
             generate=lambda seed, members: StepGenerator(seed, members).steps(),
         )

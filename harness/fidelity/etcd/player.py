@@ -51,7 +51,7 @@ class Player:
         self._base = 0
         self._leases_in_order = True
 
-    def play(self, steps: Iterable[Step]) -> Generator[str, None, None]:
+    def run(self, steps: Iterable[Step]) -> Generator[str, None, None]:
         """Empty the server, and yield the answers to each step. The last answer says why there are no more."""
         try:
             self._begin()

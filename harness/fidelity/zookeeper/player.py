@@ -38,7 +38,7 @@ class Player:
         self._epochs: dict[int, int] = {}
         self._latest = (0, 0)
 
-    def play(self, steps: Iterable[Step]) -> Generator[str, None, None]:
+    def run(self, steps: Iterable[Step]) -> Generator[str, None, None]:
         """Empty the server, and yield the answers to each step. The last answer says why there are no more."""
         try:
             self._begin()
