@@ -13,7 +13,7 @@ import pytest
 
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints
-from tests.locks.zookeeper_play import Play, on_simulated_client, open_locks, real_servers
+from tests.locks.zookeeper_bench import RunStory, on_simulated_client, open_locks, real_servers
 
 CLIENTS = 6
 
@@ -25,7 +25,7 @@ def real() -> Iterator[Endpoints]:
 
 
 @pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.long)])
-def play(request: pytest.FixtureRequest) -> Play:
+def run_story(request: pytest.FixtureRequest) -> RunStory:
     if request.param == "sim":
         return on_simulated_client
     where: Endpoints = request.getfixturevalue("real")
@@ -33,7 +33,9 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 
 @pytest.mark.parametrize(("name", "woken"), [("zookeeper-herd", CLIENTS - 1), ("zookeeper-sequential", 1)])
-def test_release_wakes_all_waiters_of_a_herd_lock_and_one_of_a_queue(name: str, woken: int, play: Play) -> None:
+def test_release_wakes_all_waiters_of_a_herd_lock_and_one_of_a_queue(
+    name: str, woken: int, run_story: RunStory
+) -> None:
 
     def story(where: Endpoints) -> None:
         holder, *others = open_locks(catalogue.find(name), where, CLIENTS)
@@ -58,7 +60,7 @@ def test_release_wakes_all_waiters_of_a_herd_lock_and_one_of_a_queue(name: str, 
             time.sleep(0.05)
         assert None not in grants
 
-    play(story)
+    run_story(story)
 
 
 def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

@@ -204,7 +204,7 @@ def test_no_state_of_a_run_reaches_the_next(kept: ClusterPool, kind: str) -> Non
     boxes: list[dict[str, str]] = []
     logs: list[dict[str, str]] = []
 
-    def play(spoil: Callable[[DockerCluster], None]) -> dict[str, Any]:
+    def run_once(spoil: Callable[[DockerCluster], None]) -> dict[str, Any]:
         cluster = open_cluster(kept, kind)
         began = time.monotonic_ns()
 
@@ -219,7 +219,7 @@ def test_no_state_of_a_run_reaches_the_next(kept: ClusterPool, kind: str) -> Non
         return cluster.about()
 
     for spoil in (leave_without_power, leave_frozen, lambda cluster: None):
-        assert "started_again" not in play(spoil)
+        assert "started_again" not in run_once(spoil)
         assert not kept.failures
     assert seen[0]["far"] == []
     assert all(seen[0]["true"].values())
@@ -237,29 +237,29 @@ def test_no_state_of_a_run_reaches_the_next(kept: ClusterPool, kind: str) -> Non
 def test_changed_or_used_up_client_containers_are_replaced(kept: ClusterPool) -> None:
     boxes: list[dict[str, str]] = []
 
-    def play(cluster: DockerCluster, spoil: Callable[[], None] = lambda: None) -> None:
+    def run_once(cluster: DockerCluster, spoil: Callable[[], None] = lambda: None) -> None:
         def main() -> None:
             boxes.append({name: box.id for name, box in cluster._boxes.items()})
             spoil()
 
         cluster.run(main)
 
-    play(open_cluster(kept, "redis-single", clients=1, damaged=False))
+    run_once(open_cluster(kept, "redis-single", clients=1, damaged=False))
     cluster = open_cluster(kept, "redis-single", clients=2, damaged=False)
-    play(cluster)
+    run_once(cluster)
     assert boxes[1]["n1"] == boxes[0]["n1"]
     assert boxes[1]["c0"] == boxes[0]["c0"]
     cluster.deployment.drop("n1")  # nobody notices before the next run needs it
     cluster = open_cluster(kept, "redis-single", clients=1, damaged=False)
-    play(cluster)
+    run_once(cluster)
     assert "would not do" in cluster.about()["started_again"]
     assert not set(boxes[2].values()) & set(boxes[1].values())
     gone = cluster.deployment.drop
-    play(open_cluster(kept, "redis-single", clients=1, damaged=False), lambda: gone("resource"))
+    run_once(open_cluster(kept, "redis-single", clients=1, damaged=False), lambda: gone("resource"))
     assert len(kept.failures) == 1, "it could not be made ready"
     with pytest.raises(ZeroDivisionError):
-        play(open_cluster(kept, "redis-single", clients=1, damaged=False), lambda: print(1 / 0))
-    play(open_cluster(kept, "redis-single", clients=1, damaged=False))
+        run_once(open_cluster(kept, "redis-single", clients=1, damaged=False), lambda: print(1 / 0))
+    run_once(open_cluster(kept, "redis-single", clients=1, damaged=False))
     assert len({run["n1"] for run in boxes[3:]}) == 3, "a new one after each"
     assert "started_again" not in open_cluster(kept, "redis-single", clients=1).about()
 

@@ -32,16 +32,16 @@ def client_of(cluster: AnyCluster, story: Story, *members: str) -> Any:
                      if not members or name in members)  # fmt: skip
     got: list[Any] = []
 
-    def play(checkpoint: Any) -> None:
+    def client_program(checkpoint: Any) -> None:
         client = KazooClient(hosts, timeout=SESSION_S)
         client.start()
         got.append(story(client))
         client.stop()
 
     if cluster.backend == "sim":
-        assert cluster.spawn("c0", play)(600)  # type: ignore[attr-defined]
+        assert cluster.spawn("c0", client_program)(600)  # type: ignore[attr-defined]
     else:
-        play(None)
+        client_program(None)
     return got[0]
 
 

@@ -118,7 +118,7 @@ class SimulatedClient:
         self._connection.hang_up()
 
 
-def play(connect: Any, script: Sequence[Step]) -> list[str]:
+def run_script(connect: Any, script: Sequence[Step]) -> list[str]:
     """Return the answers. Server processes are numbered in the order in which they appear."""
     clients: dict[int, Any] = {}
     numbers: dict[str, str] = {}
@@ -148,9 +148,9 @@ def play(connect: Any, script: Sequence[Step]) -> list[str]:
 def test_random_statements_get_the_answers_of_a_real_pooler(mode: str, seed: int, pair: PostgresPair) -> None:
     script = steps(seed, key=1 + seed * len(MODES) + [*MODES].index(mode))
     host = SteppedHost(PgBouncer(PostgresServer(), **SIMULATED[mode]), 1_700_000_000_000_000_000)
-    simulated = play(lambda: SimulatedClient(host), script)
+    simulated = run_script(lambda: SimulatedClient(host), script)
     with pooler(pair.address[1], MODES[mode]) as process:
-        real = play(lambda: RealClient(process.place.address, RESET_S if mode == "reset" else 0), script)
+        real = run_script(lambda: RealClient(process.place.address, RESET_S if mode == "reset" else 0), script)
     for number, (step, found, expected) in enumerate(zip(script, simulated, real, strict=True)):
         assert found == expected, f"step {number}: {step} after {script[:number]}"
     assert len({answer for answer in real if "#" in answer}) > 2

@@ -25,7 +25,7 @@ Programs = Sequence[Sequence[frozenset[str]]]
 """Objects that each process touches, step by step; processes are called p0, p1 ..."""
 
 
-def play(programs: Programs, path: Path) -> tuple[str, ...]:
+def execute(programs: Programs, path: Path) -> tuple[str, ...]:
     """Return the order of the steps that touch x: the observable part of an execution."""
     at = [0] * len(programs)
     seen: list[str] = []
@@ -41,7 +41,7 @@ def play(programs: Programs, path: Path) -> tuple[str, ...]:
 
 
 def executions_of(programs: Programs, *, reduce: bool) -> list[Execution[tuple[str, ...]]]:
-    return list(explore(lambda path: play(programs, path), reduce=reduce))
+    return list(explore(lambda path: execute(programs, path), reduce=reduce))
 
 
 def whole(runs: Sequence[Execution[tuple[str, ...]]]) -> list[Form]:
@@ -105,11 +105,11 @@ def test_a_wrong_independence_relation_loses_classes() -> None:
     def wrong(one: frozenset[str], other: frozenset[str]) -> bool:
         return independent(one - {"x"}, other - {"x"})
 
-    runs = list(explore(lambda path: play(programs, path), independent=wrong))
+    runs = list(explore(lambda path: execute(programs, path), independent=wrong))
     assert len(whole(runs)) < len(whole(executions_of(programs, reduce=True)))
 
 
-def play_fork(path: Path) -> str:
+def execute_fork(path: Path) -> str:
     """Two independent steps. The first one has an alternative that is known only once it is taken."""
     way = ""
     left = ["a", "b"]
@@ -122,17 +122,17 @@ def play_fork(path: Path) -> str:
 
 
 def test_alternatives_found_during_a_step_are_explored() -> None:
-    assert [run.outcome for run in explore(play_fork, reduce=False)].count("!") == 2
-    outcomes = [run.outcome for run in explore(play_fork)]
+    assert [run.outcome for run in explore(execute_fork, reduce=False)].count("!") == 2
+    outcomes = [run.outcome for run in explore(execute_fork)]
     assert sorted(outcome for outcome in outcomes if outcome is not None) == ["", "!"]
 
 
 def test_given_steps_are_followed_by_the_first_possible_ones() -> None:
     path = FixedSteps([ExecutionStep("b")])
-    assert play_fork(path) == ""
+    assert execute_fork(path) == ""
     assert path.steps == (ExecutionStep("b"), ExecutionStep("a"))
     with pytest.raises(NotReproducible, match="step 1 should be c"):
-        play_fork(FixedSteps([ExecutionStep("c")]))
+        execute_fork(FixedSteps([ExecutionStep("c")]))
 
 
 def test_a_nondeterministic_program_is_detected() -> None:
@@ -144,23 +144,23 @@ def test_a_nondeterministic_program_is_detected() -> None:
 
     choices = growing()
 
-    def play(path: Path) -> None:
+    def execute(path: Path) -> None:
         path.choose(next(choices))
         path.took(frozenset())
 
     with pytest.raises(NotReproducible, match="the choice was"):
-        list(explore(play))
+        list(explore(execute))
 
 
 def test_a_step_that_disables_an_independent_step_is_detected() -> None:
-    def play(path: Path) -> None:
+    def execute(path: Path) -> None:
         first = path.choose([ExecutionStep("a"), ExecutionStep("b")])
         path.took(frozenset({first.act}))
         path.choose([ExecutionStep("c")])
         path.took(frozenset({"c"}))
 
     with pytest.raises(NotReproducible, match="'a' should be independent of b"):
-        list(explore(play))
+        list(explore(execute))
 
 
 def test_an_execution_ends_when_all_its_steps_are_asleep() -> None:

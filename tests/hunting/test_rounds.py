@@ -98,11 +98,11 @@ def test_a_round_without_failures_reports_its_coverage() -> None:
 
 @pytest.mark.slow
 def test_an_error_of_the_simulation_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    plays: list[Plan] = []
+    plans: list[Plan] = []
 
     def broken(plan: Plan) -> Trial:
-        plays.append(plan)
-        if len(plays) % 2 == 0:
+        plans.append(plan)
+        if len(plans) % 2 == 0:
             raise RuntimeError("the simulation broke")
         return run_trial(plan)
 

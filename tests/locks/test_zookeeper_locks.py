@@ -21,7 +21,7 @@ from harness.lock_impls.zookeeper_client import ZooKeeperSession
 from harness.lock_impls.zookeeper_sequential import SequentialLock, number_of
 from tests.locks import conformance
 from tests.locks.test_conformance_sim import on_a_simulated_client
-from tests.locks.zookeeper_play import TTL_S, Play, end_session, on_simulated_client, open_locks, real_servers
+from tests.locks.zookeeper_bench import TTL_S, RunStory, end_session, on_simulated_client, open_locks, real_servers
 
 NAMES = ("zookeeper-ephemeral", "zookeeper-herd", "zookeeper-sequential", "chubby-zookeeper")
 RECIPES = ("kazoo-lock", "kazoo-read-write-lock", "kazoo-semaphore")
@@ -39,7 +39,7 @@ def real() -> Iterator[Endpoints]:
 
 
 @pytest.fixture(params=["sim", pytest.param("docker", marks=pytest.mark.docker)])
-def play(request: pytest.FixtureRequest) -> Play:
+def run_story(request: pytest.FixtureRequest) -> RunStory:
     """Run a story on a simulated client, or here against real servers."""
     if request.param == "sim":
         return on_simulated_client
@@ -60,7 +60,7 @@ def test_lock_on_real_servers(lock: LockClass, prop: conformance.Property, real:
 
 
 @pytest.mark.parametrize("lock", OWN, ids=lambda lock: lock.info.name)
-def test_end_of_session_loses_the_lock_and_notifies_the_holder(lock: LockClass, play: Play) -> None:
+def test_end_of_session_loses_the_lock_and_notifies_the_holder(lock: LockClass, run_story: RunStory) -> None:
     def story(where: Endpoints) -> None:
         late, other = open_locks(lock, where)
         first = late.acquire(0)
@@ -77,11 +77,11 @@ def test_end_of_session_loses_the_lock_and_notifies_the_holder(lock: LockClass, 
         other.release()
         assert late.acquire(TTL_S).fence > second.fence
 
-    play(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_kazoo_reports_a_lock_as_held_after_its_session(play: Play, name: str) -> None:
+def test_kazoo_reports_a_lock_as_held_after_its_session(run_story: RunStory, name: str) -> None:
     """zk-stale-flag: kazoo's state alone does not show the loss."""
 
     def story(where: Endpoints) -> None:
@@ -98,10 +98,10 @@ def test_kazoo_reports_a_lock_as_held_after_its_session(play: Play, name: str) -
         with pytest.raises(LockError):
             believer.release()
 
-    play(story)
+    run_story(story)
 
 
-def test_kazoo_cannot_reacquire_a_lock_that_it_believes_to_hold(play: Play) -> None:
+def test_kazoo_cannot_reacquire_a_lock_that_it_believes_to_hold(run_story: RunStory) -> None:
     """zk-stale-flag, second part: nobody holds the lock, and acquire loops until its time is up."""
 
     def story(where: Endpoints) -> None:
@@ -112,10 +112,10 @@ def test_kazoo_cannot_reacquire_a_lock_that_it_believes_to_hold(play: Play) -> N
         lock.release()
         assert lock.acquire(1.0) is not None
 
-    play(story)
+    run_story(story)
 
 
-def test_kazoo_readers_share_and_writers_exclude(play: Play) -> None:
+def test_kazoo_readers_share_and_writers_exclude(run_story: RunStory) -> None:
     def story(where: Endpoints) -> None:
         one, two, writer = open_locks(READ_WRITE, where, 3)
         first, second = one.acquire_shared(0), two.acquire_shared(0)
@@ -132,10 +132,10 @@ def test_kazoo_readers_share_and_writers_exclude(play: Play) -> None:
         with pytest.raises(LockError):
             two.release()
 
-    play(story)
+    run_story(story)
 
 
-def test_reader_does_not_overtake_a_waiting_writer(play: Play) -> None:
+def test_reader_does_not_overtake_a_waiting_writer(run_story: RunStory) -> None:
     def story(where: Endpoints) -> None:
         reader, writer, late = open_locks(READ_WRITE, where, 3)
         reader.acquire_shared(0)
@@ -148,10 +148,10 @@ def test_reader_does_not_overtake_a_waiting_writer(play: Play) -> None:
         writer.release()
         assert late.acquire_shared(TTL_S) is not None
 
-    play(story)
+    run_story(story)
 
 
-def test_timeout_of_kazoo_writer_restarts_for_each_reader(play: Play) -> None:
+def test_timeout_of_kazoo_writer_restarts_for_each_reader(run_story: RunStory) -> None:
     """kz-timeout-anew: "timeout: don't wait forever"; three readers leave one after the other, the youngest first."""
 
     def story(where: Endpoints) -> None:
@@ -165,10 +165,10 @@ def test_timeout_of_kazoo_writer_restarts_for_each_reader(play: Play) -> None:
         assert writer.acquire(1.0) is not None
         assert time.monotonic() - began > 1.7, "it was to wait for a second at most"
 
-    play(story)
+    run_story(story)
 
 
-def test_kazoo_semaphore_grants_its_holder_a_second_time(play: Play) -> None:
+def test_kazoo_semaphore_grants_its_holder_a_second_time(run_story: RunStory) -> None:
     """kz-semaphore-twice: it is "not meant to be re-entrant", but grants again; the first release frees it."""
 
     def story(where: Endpoints) -> None:
@@ -179,7 +179,7 @@ def test_kazoo_semaphore_grants_its_holder_a_second_time(play: Play) -> None:
         with pytest.raises(LockError):
             mine.release()
 
-    play(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -198,7 +198,7 @@ def test_kazoo_lock_is_released_if_its_fence_cannot_be_read(name: str) -> None:
     on_simulated_client(story)
 
 
-def test_sequence_number_is_a_fence_while_its_parent_exists(play: Play) -> None:
+def test_sequence_number_is_a_fence_while_its_parent_exists(run_story: RunStory) -> None:
     def story(where: Endpoints) -> None:
         first, second = open_locks(SequentialLock, where, fence="sequence")
         fences = []
@@ -207,7 +207,7 @@ def test_sequence_number_is_a_fence_while_its_parent_exists(play: Play) -> None:
             lock.release()
         assert fences == [0, 1, 2]
 
-    play(story)
+    run_story(story)
 
 
 def test_sequence_numbers_wrap_around() -> None:
@@ -220,7 +220,7 @@ def test_sequence_numbers_wrap_around() -> None:
 
 
 def test_lock_delay_applies_after_a_loss_but_not_after_a_release(
-    play: Play,
+    run_story: RunStory,
 ) -> None:
     def story(where: Endpoints) -> None:
         lost, other = open_locks(ChubbyZooKeeperLock, where, lock_delay=1.0)
@@ -238,10 +238,10 @@ def test_lock_delay_applies_after_a_loss_but_not_after_a_release(
         assert other.acquire(TTL_S) is not None
         assert 0.9 < time.monotonic() - began < 1.9
 
-    play(story)
+    run_story(story)
 
 
-def test_sequencer_has_name_mode_and_growing_generation(play: Play) -> None:
+def test_sequencer_has_name_mode_and_growing_generation(run_story: RunStory) -> None:
     def story(where: Endpoints) -> None:
         first, second = open_locks(ChubbyZooKeeperLock, where)
         shown = []
@@ -252,7 +252,7 @@ def test_sequencer_has_name_mode_and_growing_generation(play: Play) -> None:
         assert shown[0][:2] == shown[1][:2] == (True, "exclusive")
         assert shown[0][2] < shown[1][2]
 
-    play(story)
+    run_story(story)
 
 
 def cut_for(seconds: float) -> Callable[[Any], None]:

@@ -69,7 +69,7 @@ def gated_jobs(folder: Path, count: int) -> tuple[list[MarkJob], Path]:
 
 
 def wait_for_gated_job(folder: Path, pid: int) -> None:
-    """Wait until a worker plays one of the jobs that wait."""
+    """Wait until a worker executes one of the jobs that wait."""
     deadline = time.monotonic() + 120
     while not any(name.endswith(f"-{pid}") and int(name.split("-")[0]) >= 2 for name in marks(folder)):
         assert time.monotonic() < deadline, f"{pid} began nothing, others {sorted(marks(folder))}"

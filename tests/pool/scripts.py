@@ -1,4 +1,4 @@
-"""A script that plays jobs without end, for tests that interrupt or kill it."""
+"""A script that executes jobs without end, for tests that interrupt or kill it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def main():
     jobs = ({job} for number in itertools.count())
     found = 0
     try:
-        with sigterm_interrupts(), open_pool({workers}) as pool, closing(results(jobs, {work}, pool)) as played:
-            for _ in played:
+        with sigterm_interrupts(), open_pool({workers}) as pool, closing(results(jobs, {work}, pool)) as found:
+            for _ in found:
                 found += 1
     except KeyboardInterrupt:
         print("found", found)
@@ -44,7 +44,7 @@ def start_script(
     ``folder/marks``."""
     marks_in = str(folder / "marks")
     Path(marks_in).mkdir()
-    script = folder / "plays.py"
+    script = folder / "executes.py"
     workers = f"1, {scheduler!r}" if scheduler else f"2, tidy={tidy}"
     job = f"TidyJob({marks_in!r}, number, 0 if number < 2 else 60)" if tidy else f"MarkJob({marks_in!r}, number)"
     script.write_text(

@@ -1,4 +1,4 @@
-"""Each command that plays many runs gives the same result with any number of workers, and leaves nothing behind."""
+"""Each command that executes many runs gives the same result with any number of workers, and leaves nothing behind."""
 
 from __future__ import annotations
 

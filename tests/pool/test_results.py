@@ -69,11 +69,11 @@ def test_unordered_results_come_as_jobs_complete() -> None:
 
 
 def test_in_process_a_job_is_played_when_its_result_is_requested() -> None:
-    played: list[int] = []
-    found = results(itertools.count(), played.append, InProcess())
+    executed: list[int] = []
+    found = results(itertools.count(), executed.append, InProcess())
     assert [next(found), next(found)] == [(0, None), (1, None)]
     found.close()
-    assert played == [0, 1]
+    assert executed == [0, 1]
 
 
 def test_in_process_an_error_comes_after_earlier_results() -> None:
@@ -86,7 +86,7 @@ def test_in_process_an_error_comes_after_earlier_results() -> None:
 def test_only_submittable_jobs_are_drawn_and_unstarted_ones_are_cancelled() -> None:
     drawn: list[int] = []
     may_go_on = threading.Event()
-    played: list[int] = []
+    executed: list[int] = []
 
     def jobs() -> Iterator[int]:
         for job in itertools.count():
@@ -96,7 +96,7 @@ def test_only_submittable_jobs_are_drawn_and_unstarted_ones_are_cancelled() -> N
     def work(job: int) -> int:
         if job > 1:
             may_go_on.wait(60)
-        played.append(job)
+        executed.append(job)
         return job
 
     found = results(jobs(), work, threads := Threads(1), at_once=3)
@@ -109,7 +109,7 @@ def test_only_submittable_jobs_are_drawn_and_unstarted_ones_are_cancelled() -> N
     may_go_on.set()
     threads.close()
     assert drawn == [0, 1, 2, 3]
-    assert played == [0, 1, 2], "job 2 had begun, job 3 had not"
+    assert executed == [0, 1, 2], "job 2 had begun, job 3 had not"
 
 
 def test_one_worker_runs_jobs_in_this_process() -> None:

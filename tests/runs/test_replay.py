@@ -1,6 +1,6 @@
 """``harness replay``: output, exit statuses, and when it replays by triggers.
 
-The simulator plays the containers here; :mod:`tests.runs.test_replay_docker` uses real ones."""
+The simulator stands for the containers here; :mod:`tests.runs.test_replay_docker` uses real ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Containers:
-    """Plays on the simulator, without a report, what docker would play. Each try uses the given faults in place of
+    """Runs on the simulator, without a report, what docker would run. Each try uses the given faults in place of
     the plan's."""
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class Containers:
 
 @pytest.fixture(autouse=True)
 def containers(monkeypatch: pytest.MonkeyPatch) -> Containers:
-    played = Containers()
-    monkeypatch.setattr(replay_cli, "run_and_print", played)
-    return played
+    executed = Containers()
+    monkeypatch.setattr(replay_cli, "run_and_print", executed)
+    return executed
 
 
 # On the simulator.
@@ -136,11 +136,11 @@ def test_auto_with_an_engine_replays_by_triggers_if_docker_supports_the_plan(
 ) -> None:
     monkeypatch.setattr(replay_cli, "no_engine", lambda: "")
     assert harness("replay", "counterexample.toml", "--cluster", "auto") == 1
-    [played] = containers.plans
-    assert played.faults[0].on == "read"
+    [executed] = containers.plans
+    assert executed.faults[0].on == "read"
     Path("chubby.toml").write_text(FILE.replace("redis-token", "chubby") + UNSAFE)
     harness("replay", "chubby.toml", "--cluster", "auto")
-    assert containers.plans == [played]
+    assert containers.plans == [executed]
 
 
 # On containers.
@@ -154,8 +154,8 @@ def test_a_failure_of_the_simulator_is_reproduced_by_triggers(
     assert said.err == f"{NOTE}\n"
     assert "VIOLATION: redis-token" in said.out
     assert said.out.endswith("replay: reproduced at try 1: mutual-exclusion violated, as on the simulator\n")
-    [played] = containers.plans
-    assert (played.cluster, played.faults[0].on, played.faults[0].at) == ("docker", "read", None)
+    [executed] = containers.plans
+    assert (executed.cluster, executed.faults[0].on, executed.faults[0].at) == ("docker", "read", None)
     assert harness("replay", "counterexample.toml", "--cluster", "docker", "--quiet") == 1
     assert capsys.readouterr().out == "REPRODUCED\n"
 

@@ -30,7 +30,7 @@ def leaks(*folders: Path) -> list[str]:
     return [str(path) for path in files if SECRET.encode() in path.read_bytes()]
 
 
-def played(lock: str, url: str, store: Path, fault: FaultSpec) -> Result:
+def run_with_fault(lock: str, url: str, store: Path, fault: FaultSpec) -> Result:
     plan = Plan(
         lock=lock, cluster="servers", servers=(url,), clients=3, ttl=2.0, time_limit=9.0, faults=(fault,)
     )  # fmt: skip

@@ -25,7 +25,7 @@ from harness.lock_impls.base import Endpoints, LockError, Login
 from harness.lock_impls.etcd_client import EtcdMembers, MemberUnanswered
 from harness.plan import Plan
 
-from .secured import LOST, SECRET, VARIABLE, certificate, leaks, played
+from .secured import LOST, SECRET, VARIABLE, certificate, leaks, run_with_fault
 
 pytestmark = pytest.mark.usefixtures("password")
 EVERY_KEY = "AA=="
@@ -97,7 +97,7 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredEtcd]
 def test_a_lock_runs_on_an_etcd_with_a_password(tmp_path: Path, tls: bool) -> None:
     (tmp_path / "data").mkdir()
     with secured_etcd(tmp_path / "data", tls=tls) as server:
-        result = played("etcd-mutex", server.url(), tmp_path / "store", LOST)
+        result = run_with_fault("etcd-mutex", server.url(), tmp_path / "store", LOST)
         assert EtcdServer(parse_server(server.url())).foreign_keys() == []
     assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
     assert result.document["stats"]["acquires_ok"] > 5

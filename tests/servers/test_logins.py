@@ -31,7 +31,7 @@ from harness.plan import dump, load, refuse_untrusted
 from harness.run.completion import complete
 
 from .own_redis import DaemonRedis, daemon_redis
-from .secured import LOST, SECRET, VARIABLE, certificate, leaks, played
+from .secured import LOST, SECRET, VARIABLE, certificate, leaks, run_with_fault
 
 pytestmark = pytest.mark.usefixtures("password")
 
@@ -240,9 +240,9 @@ def test_a_lock_runs_on_a_postgres_with_a_password_and_tls(tmp_path: Path) -> No
     with secured_postgres() as (place, authority):
         where = f"postgresql://app:${VARIABLE}@127.0.0.1:{place.address[1]}/shop"
         with pytest.raises(EnvironmentLacking, match=r"no encryption|rejects connection|no pg_hba.conf entry"):
-            played("postgres-row", where, tmp_path / "store", LOST)
+            run_with_fault("postgres-row", where, tmp_path / "store", LOST)
         mode = f"sslmode=verify-full&sslrootcert={authority}"
-        result = played("postgres-row", f"{where}?{mode}", tmp_path / "store", LOST)
+        result = run_with_fault("postgres-row", f"{where}?{mode}", tmp_path / "store", LOST)
     assert result.valid is not None, result.document["summary"]
     assert result.verdicts["faults"].valid is True
     assert result.document["stats"]["acquires_ok"] > 5
@@ -266,9 +266,9 @@ def secured_mariadb(*settings: str, needs: str = "") -> Iterator[tuple[str, int]
 def test_a_lock_runs_on_a_mariadb_with_a_password(tmp_path: Path) -> None:
     with secured_mariadb() as (host, port):
         where = f"mysql://app:${VARIABLE}@{host}:{port}/shop"
-        result = played("mysql-ttl", where, tmp_path / "store", LOST)
+        result = run_with_fault("mysql-ttl", where, tmp_path / "store", LOST)
         with pytest.raises(EnvironmentLacking, match=r"SSL is required|has no TLS"):
-            played("mysql-ttl", f"{where}?ssl-mode=REQUIRED", tmp_path / "store", LOST)
+            run_with_fault("mysql-ttl", f"{where}?ssl-mode=REQUIRED", tmp_path / "store", LOST)
     assert result.verdicts["faults"].valid is True
     assert result.document["stats"]["acquires_ok"] > 5
     assert result.document["cluster"]["addresses"] == [f"mysql://{host}:{port}/shop"]
@@ -291,10 +291,10 @@ def test_a_lock_runs_on_a_mariadb_with_tls(
     where = f"mysql://app:${VARIABLE}@{host}:{port}/shop"
     verified = f"{where}?ssl-mode=VERIFY_IDENTITY"
     with pytest.raises(EnvironmentLacking, match="Access denied"):
-        played("mysql-ttl", where, tmp_path / "store", LOST)
+        run_with_fault("mysql-ttl", where, tmp_path / "store", LOST)
     with pytest.raises(EnvironmentLacking, match="certificate verify failed"):
-        played("mysql-ttl", verified, tmp_path / "store", LOST)
-    result = played("mysql-ttl", f"{verified}&ssl-ca={authority}", tmp_path / "store", LOST)
+        run_with_fault("mysql-ttl", verified, tmp_path / "store", LOST)
+    result = run_with_fault("mysql-ttl", f"{verified}&ssl-ca={authority}", tmp_path / "store", LOST)
     assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation
     assert result.document["stats"]["acquires_ok"] > 5
     assert result.document["cluster"]["addresses"] == [f"mysql://{host}:{port}/shop"]
@@ -302,7 +302,7 @@ def test_a_lock_runs_on_a_mariadb_with_tls(
     assert leaks(tmp_path / "store") == []
     monkeypatch.setenv(VARIABLE, "wrong")
     with pytest.raises(EnvironmentLacking, match="Access denied"):
-        played("mysql-ttl", f"{verified}&ssl-ca={authority}", tmp_path / "store", LOST)
+        run_with_fault("mysql-ttl", f"{verified}&ssl-ca={authority}", tmp_path / "store", LOST)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from harness.fidelity.zookeeper.client import status
 from harness.worker import client_program
 from harness.worker.resource import Resource
 from tests.clusters.bench import on
-from tests.sim.zookeeper_world import SERVERS, alone, client, links, others, play, quorum, run_on_hosts, server
+from tests.sim.zookeeper_world import SERVERS, alone, client, links, others, quorum, run_ensemble, run_on_hosts, server
 
 EPHEMERAL = 1
 
@@ -52,14 +52,14 @@ def test_highest_number_leads_and_all_servers_serve() -> None:
 
         return [leader(cluster), alone(cluster, write_and_read), servers_agree(cluster), cluster.key_count("n1")]
 
-    assert play(main) == ["n3", [("/", b"x"), ("/", b"x")], True, 1]
+    assert run_ensemble(main) == ["n3", [("/", b"x"), ("/", b"x")], True, 1]
 
 
 def test_srvr_names_the_leader() -> None:
     def main(cluster: SimCluster) -> Any:
         return alone(cluster, lambda: ["Mode: leader" in status((name, 2181)) for name in SERVERS])
 
-    assert play(main) == [False, False, True]
+    assert run_ensemble(main) == [False, False, True]
 
 
 def test_standalone_server_leads_itself() -> None:
@@ -97,7 +97,7 @@ def test_lost_leader_is_replaced_by_one_with_all_commits(fault: str, least: floa
         time.sleep(3)
         return took, epochs, value, servers_agree(cluster), leader(cluster) == second
 
-    took, *rest = play(main)
+    took, *rest = run_ensemble(main)
     assert least <= took <= most
     assert rest == [2, 2, True, True]
 
@@ -123,7 +123,7 @@ def test_leader_without_majority_answers_no_write_and_closes_connections() -> No
         time.sleep(3)
         return [*found, elsewhere, servers_agree(cluster), server(cluster, first).tree.nodes["/a"].data]
 
-    read, items, took, refused, elsewhere, same, healed = play(main)
+    read, items, took, refused, elsewhere, same, healed = run_ensemble(main)
     assert (read, items, refused, elsewhere, same, healed) == (b"x", None, 0, b"x", True, b"x")
     assert 2.0 <= took <= 2.6
 
@@ -144,7 +144,7 @@ def test_follower_may_lag_and_sync_catches_up() -> None:
 
         return alone(cluster, look)
 
-    assert play(main) == (b"old", "/a", b"new", True)
+    assert run_ensemble(main) == (b"old", "/a", b"new", True)
 
 
 def test_reads_and_writes_of_a_session_are_answered_in_order() -> None:
@@ -157,7 +157,7 @@ def test_reads_and_writes_of_a_session_are_answered_in_order() -> None:
 
         return alone(cluster, ask)
 
-    assert play(main) == [
+    assert run_ensemble(main) == [
         ("create", 0), ("get", 0), ("set", 0), ("get", 0), ("delete", 0), ("exists", -101), ("sync", 0), ("ping", 0),
     ]  # fmt: skip
 
@@ -178,7 +178,7 @@ def test_events_precede_the_reply_on_a_follower() -> None:
 
         return alone(cluster, ask)
 
-    assert play(main) == ["WatchEvent", "OperationReply", "WatchEvent", "OperationReply", "OperationReply"]
+    assert run_ensemble(main) == ["WatchEvent", "OperationReply", "WatchEvent", "OperationReply", "OperationReply"]
 
 
 def test_moved_session_cannot_write_on_its_old_connection() -> None:
@@ -195,7 +195,7 @@ def test_moved_session_cannot_write_on_its_old_connection() -> None:
 
         return alone(cluster, move)
 
-    assert play(main) == [True, 0, None, -101, True]
+    assert run_ensemble(main) == [True, 0, None, -101, True]
 
 
 def test_closing_a_session_ends_its_connection_on_another_server() -> None:
@@ -210,7 +210,7 @@ def test_closing_a_session_ends_its_connection_on_another_server() -> None:
 
         return alone(cluster, close)
 
-    assert play(main) == [None, 0, -101]
+    assert run_ensemble(main) == [None, 0, -101]
 
 
 @pytest.mark.parametrize("missed", [10, 600])
@@ -233,7 +233,7 @@ def test_returning_follower_catches_up_by_log_or_snapshot(wiped: bool, missed: i
         found = alone(cluster, lambda: len(client("n1")("children", "/", None)))
         return same, found, leader(cluster)
 
-    assert play(main) == (True, 5 + missed + 2 + 1, "n2")
+    assert run_ensemble(main) == (True, 5 + missed + 2 + 1, "n2")
 
 
 def test_data_and_sessions_survive_a_kill_of_all_servers() -> None:
@@ -257,7 +257,7 @@ def test_data_and_sessions_survive_a_kill_of_all_servers() -> None:
 
         return alone(cluster, back), servers_agree(cluster)
 
-    assert play(main) == ((b"x", True), True)
+    assert run_ensemble(main) == ((b"x", True), True)
 
 
 def test_wiped_majority_loses_the_data() -> None:
@@ -279,7 +279,7 @@ def test_wiped_majority_loses_the_data() -> None:
             servers_agree(cluster),
         )
 
-    assert play(main) == ("/a", "n2", -101, True)
+    assert run_ensemble(main) == ("/a", "n2", -101, True)
 
 
 def test_new_leader_restarts_session_timeouts() -> None:
@@ -298,8 +298,8 @@ def test_new_leader_restarts_session_timeouts() -> None:
             time.sleep(0.01)
         return time.monotonic() - began
 
-    assert 3.9 <= play(lambda cluster: main(cluster, kill=False)) <= 4.8
-    assert 7.2 <= play(lambda cluster: main(cluster, kill=True)) <= 8.0
+    assert 3.9 <= run_ensemble(lambda cluster: main(cluster, kill=False)) <= 4.8
+    assert 7.2 <= run_ensemble(lambda cluster: main(cluster, kill=True)) <= 8.0
 
 
 def test_leaders_clocks_decide_session_expiry_and_node_times() -> None:
@@ -319,7 +319,7 @@ def test_leaders_clocks_decide_session_expiry_and_node_times() -> None:
         stat = alone(cluster, hold)
         return stat.version, stat.mtime - stat.ctime
 
-    version, apart = play(main)
+    version, apart = run_ensemble(main)
     assert version == 1
     assert 86_405_000 <= apart <= 86_405_200
 
@@ -331,7 +331,7 @@ def test_tick_time_is_configurable() -> None:
         cluster.pause(first)
         return timeout, await_new_leader(cluster, first)
 
-    timeout, took = play(main, tick_ms=2000)
+    timeout, took = run_ensemble(main, tick_ms=2000)
     assert timeout == 4000
     assert 8.0 <= took <= 9.5  # 7.7 s were measured on a real one
 
@@ -355,7 +355,7 @@ def test_executed_operations_are_reported_before_the_answer() -> None:
         cluster.tap(None)
         return lost, alone(cluster, lambda: client("n3")("exists", "/a", None).version)
 
-    assert play(main) == (None, 0)
+    assert run_ensemble(main) == (None, 0)
     assert results == [
         ("request", "c0", "n2", "CONNECT"), ("reply", "c0", "n2", "CONNECT"), ("request", "c0", "n2", "CREATE"),
         ("reply", "c0", "n2", "CREATE"),
@@ -380,5 +380,5 @@ def test_same_seed_gives_the_same_run() -> None:
         time.sleep(6)
         return sent, cluster.logs(0), [server(cluster, name).tree.dump() for name in SERVERS]
 
-    assert play(main, seed=3) == play(main, seed=3)
-    assert play(main, seed=3) != play(main, seed=4)
+    assert run_ensemble(main, seed=3) == run_ensemble(main, seed=3)
+    assert run_ensemble(main, seed=3) != run_ensemble(main, seed=4)

@@ -17,7 +17,7 @@ from harness.clusters.sim.cluster import SimCluster
 from harness.sim.servers.zookeeper.disk import ZooKeeperDisk
 from harness.sim.servers.zookeeper.follower import Follower
 from harness.sim.servers.zookeeper.leader import Leader
-from tests.sim.zookeeper_world import SERVERS, client, links, others, play, run_on_hosts, server
+from tests.sim.zookeeper_world import SERVERS, client, links, others, run_ensemble, run_on_hosts, server
 
 DURATION_S = 20.0
 pytestmark = pytest.mark.usefixtures("no_kazoo_warnings")
@@ -120,7 +120,7 @@ def find_violations(seed: int) -> list[str]:
             wrong.append(f"only {len(made)} writes")
         return wrong
 
-    found: list[str] = play(main, seed=seed)
+    found: list[str] = run_ensemble(main, seed=seed)
     return found
 
 
@@ -188,7 +188,7 @@ def discards_uncommitted_proposals() -> bool:
         nodes = [server(cluster, name).tree.nodes for name in SERVERS]
         return all("/kept" in each and "/lost" not in each for each in nodes)
 
-    found: bool = play(main)
+    found: bool = run_ensemble(main)
     return found
 
 

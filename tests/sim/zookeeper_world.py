@@ -15,7 +15,7 @@ from tests.clusters.bench import make, on
 SERVERS = ("n1", "n2", "n3")
 
 
-def play(main: Callable[[SimCluster], Any], *, clients: int = 3, seed: int = 0, **options: Any) -> Any:
+def run_ensemble(main: Callable[[SimCluster], Any], *, clients: int = 3, seed: int = 0, **options: Any) -> Any:
     """Call ``main`` outside the ensemble's hosts and return its result."""
     cluster = make("zookeeper", clients=clients, seed=seed, **options)
     return on(cluster, lambda: main(cluster))

@@ -18,7 +18,7 @@ from tests.clusters.real import servers
 
 TTL_S = 2.0
 Story = Callable[[Endpoints], None]
-Play = Callable[[Story], None]
+RunStory = Callable[[Story], None]
 
 
 def on_simulated_client(story: Story, damage: Callable[[Any], None] = lambda cluster: None) -> None:
