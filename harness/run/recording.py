@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from harness.clusters.abilities import LOCK_KEYS, WIRE
 from harness.clusters.base import Cluster
@@ -23,12 +23,15 @@ from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys
 from harness.plan import Plan, dump
 from harness.trace.log import LoggedMessages
 
-from .opening import open_servers, open_ssh
 from .progress import ProgressReporter
 from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_wire
 from .supervised import Destination, SupervisedRun
 from .violation_watch import ViolationWatch
+
+if TYPE_CHECKING:
+    from harness.clusters.servers.cluster import DirectCluster
+    from harness.clusters.ssh.cluster import SshCluster
 
 FORCED_EXIT_INTERRUPTS: Final = 3
 """Number of interrupts after which a run on containers ends without removing them."""
@@ -114,15 +117,8 @@ def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable
     return _record_in_real_time(start, open_cluster(start.plan, start.report), lambda: versions)
 
 
-def record_on_servers(start: RunStart) -> Recording:
-    """Run a plan on servers that the user runs."""
-    cluster = open_servers(start.plan, start.report)
-    return _record_in_real_time(start, cluster, cluster.versions)
-
-
-def record_over_ssh(start: RunStart) -> Recording:
-    """Run a plan on machines of the user's."""
-    cluster = open_ssh(start.plan, start.report)
+def record_on_own_machines(start: RunStart, cluster: DirectCluster | SshCluster) -> Recording:
+    """Run a plan on a cluster of servers that the user runs, or of the user's machines."""
     return _record_in_real_time(start, cluster, cluster.versions)
 
 

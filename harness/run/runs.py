@@ -17,9 +17,9 @@ from .completion import complete
 from .interpreter import interpreter_of
 from .judging import About, Recorded, Result, judge
 from .lock_facts import find_facts
-from .opening import open_containers
+from .opening import open_containers, open_servers, open_ssh
 from .progress import Progress, ProgressReporter
-from .recording import Recording, RunStart, record_on_containers, record_on_servers, record_over_ssh, simulate
+from .recording import Recording, RunStart, record_on_containers, record_on_own_machines, simulate
 from .servers_plans import refuse_remote_servers
 from .store import writable
 from .tracing import store_trace
@@ -79,5 +79,8 @@ def _recorded(
 ) -> Recording:
     if start.plan.cluster == "sim":
         return simulate(start, interpreter)
-    own = {SERVERS: record_on_servers, SSH: record_over_ssh}.get(start.plan.cluster)
-    return own(start) if own is not None else record_on_containers(start, open_cluster)
+    if start.plan.cluster == SERVERS:
+        return record_on_own_machines(start, open_servers(start.plan, start.report))
+    if start.plan.cluster == SSH:
+        return record_on_own_machines(start, open_ssh(start.plan, start.report))
+    return record_on_containers(start, open_cluster)
