@@ -54,7 +54,7 @@ QuietOption = Annotated[
 STORE: Final = Path("store")
 """The folder in which results are stored unless another is given."""
 WorkersOption = Annotated[
-    int, typer.Option("--workers", help="Processes that execute runs; 0: one for each processor (on docker: two).")
+    int, typer.Option("--workers", help="Processes that execute runs; 0: one for each processor.")
 ]
 SchedulerOption = Annotated[
     str, typer.Option("--scheduler", metavar="tcp://...", help="Execute simulated runs on this Dask cluster.")

@@ -61,13 +61,12 @@ def nightly(
 ) -> NightlyDocument:
     """Run a suite and return the nightly run's document, with ``outcomes`` in the order of the scenarios.
 
-    ``workers`` processes of this machine make the runs (1: only this process; None: one for each processor, or two for
-    runs on containers). With a Dask ``scheduler`` (``tcp://...``) its workers make the simulated runs; runs on
-    containers are made on this machine. With a ``seed`` each simulated scenario also runs with fresh seeds from this
-    one on. ``full`` on the simulator ends with ablations. ``explore`` asks for hunts after that, which need a seed.
-    With ``images``, references or releases of servers, each scenario runs on all those of its service in containers.
-    ``progress`` is told about images that are built, ablations and exploration. Raises UsageError for a wrong request,
-    EnvironmentLacking if an image is missing.
+    ``workers`` processes of this machine make the runs (1: only this process; None: one for each processor). With a
+    Dask ``scheduler`` (``tcp://...``) its workers make the simulated runs; runs on containers are made on this machine.
+    With a ``seed`` each simulated scenario also runs with fresh seeds from this one on. ``full`` on the simulator ends
+    with ablations. ``explore`` asks for hunts after that, which need a seed. With ``images``, references or releases of
+    servers, each scenario runs on all those of its service in containers. ``progress`` is told about images that are
+    built, ablations and exploration. Raises UsageError for a wrong request, EnvironmentLacking if an image is missing.
     """
     if seed is not None and seed < FIRST_FRESH:
         raise UsageError(f"seed must be at least {FIRST_FRESH}, got {seed}: each night runs with the lower ones")

@@ -33,7 +33,7 @@ from harness.run.expectation import ExpectationResult, judge
 from harness.run.judging import Result
 from harness.run.lock_facts import stated_origin
 from harness.run.pool import AbandonedJob, Pool, open_pool, results
-from harness.run.pool.containers import CONTAINER_WORKERS, reused_cluster
+from harness.run.pool.containers import reused_cluster
 from harness.run.runs import run
 from harness.run.with_report import with_report
 from harness.scenarios import catalogue
@@ -303,7 +303,7 @@ def run_cases(
             yield from _outcomes(simulated, store, pool)
     if real:
         build_images((case.plan for case in real if not case.refused), report)
-        with open_pool(1 if len(real) == 1 else workers or CONTAINER_WORKERS, tidy=True) as pool:
+        with open_pool(1 if len(real) == 1 else workers, tidy=True) as pool:
             yield from _outcomes(real, store, pool)
 
 

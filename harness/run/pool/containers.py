@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from .kept import keep
 
 if TYPE_CHECKING:
     from harness.clusters.base import Cluster
-
-CONTAINER_WORKERS: Final = 2 * (os.cpu_count() or 1)
-"""Clusters of containers at work at a time by default: runs on them wait more than half of the time."""
 
 
 def reused_cluster() -> Callable[..., Cluster]:

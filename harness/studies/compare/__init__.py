@@ -20,7 +20,6 @@ from harness.documents import ComparisonDocument
 from harness.errors import UNKNOWN, VALID, HarnessError
 from harness.run.container_images import build_images
 from harness.run.pool import AbandonedJob, open_pool, results
-from harness.run.pool.containers import CONTAINER_WORKERS
 from harness.run.signals import sigterm_interrupts
 from harness.run.store import new_comparison, write_results
 
@@ -57,10 +56,10 @@ def compare(
 ) -> tuple[ComparisonDocument, Path]:
     """Compare locks. Return the document, and the folder in which it is stored as ``comparison.json``.
 
-    ``workers`` processes of this machine execute the runs (1: only this process; None: one for each processor, or two
-    for runs on containers). Simulated runs are executed by the workers of a Dask ``scheduler`` (``tcp://...``) if one
-    is given. Raises UsageError before the first run. After an interrupt, the document is marked as interrupted and the
-    jobs that were not run are unknown.
+    ``workers`` processes of this machine execute the runs (1: only this process; None: one for each processor).
+    Simulated runs are executed by the workers of a Dask ``scheduler`` (``tcp://...``) if one is given. Raises
+    UsageError before the first run. After an interrupt, the document is marked as interrupted and the jobs that were
+    not run are unknown.
     """
     todo, watch = jobs(request), watch or Watch()
     watch.todo(len(todo))
@@ -113,7 +112,7 @@ def _run_jobs(
         build_images((plan for job in todo for plan in job.plans), watch.building)
         in_place = sorted(todo, key=lambda job: job.where)
         together = [job for job in in_place if job.part != "cost"]
-        groups = [(together, workers or CONTAINER_WORKERS), ([job for job in in_place if job.part == "cost"], 1)]
+        groups = [(together, workers), ([job for job in in_place if job.part == "cost"], 1)]
     for jobs_, count in groups:
         with open_pool(count, None if real else scheduler, tidy=real) as pool:
             work = partial(run_job, pool.shared(store), command)
