@@ -219,6 +219,7 @@ def test_wheels_are_collected_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert not list(first.parent.glob(".*")), "half-made folders are left"
 
 
+@pytest.mark.slow
 def test_a_release_with_old_metadata_is_collected_and_can_be_installed(tmp_path: Path) -> None:
     old = tmp_path / "old-1.0-py3-none-any.whl"
     with zipfile.ZipFile(old, "w") as made:

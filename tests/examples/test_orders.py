@@ -57,6 +57,7 @@ def test_a_bug_is_found_while_the_service_runs(real_redis: Servers, tmp_path: Pa
     assert check(tmp_path, model).verdict.valid is False
 
 
+@pytest.mark.slow
 def test_a_lease_that_is_too_short_is_not_the_fault_of_the_lock(real_redis: Servers, tmp_path: Path) -> None:
     with three_processes(real_redis, tmp_path, "--bug", "lease", "--orders", "15") as processes:
         assert [process.wait() for process in processes] == [0, 0, 0]

@@ -233,6 +233,7 @@ def test_a_stored_run_on_a_users_kind_is_checked_without_its_code(capsys: pytest
     assert "tiny_kind" not in sys.modules
 
 
+@pytest.mark.slow
 def test_an_entry_point_names_a_kind(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,6 +234,7 @@ def run_with_hook(redis: DaemonRedis, tmp_path: Path, hook: Hook, **more: Any) -
     return run(plan, store=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_restart_without_data_loses_the_lock(redis: DaemonRedis, tmp_path: Path) -> None:
     result = run_with_hook(redis, tmp_path, Hook(command=redis.restart, observe=redis.run_id))
     assert result.verdicts["faults"].valid is True, result.verdicts["faults"].explanation

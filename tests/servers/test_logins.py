@@ -161,6 +161,7 @@ def secured(tmp_path: Path) -> Iterator[tuple[DaemonRedis, Path]]:
         yield server, found
 
 
+@pytest.mark.slow
 def test_a_run_on_a_redis_with_a_password_and_tls_leaves_no_password(
     secured: tuple[DaemonRedis, Path], tmp_path: Path
 ) -> None:
