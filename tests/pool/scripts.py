@@ -25,8 +25,8 @@ def main():
     jobs = ({job} for number in itertools.count())
     found = 0
     try:
-        with sigterm_interrupts(), open_pool({workers}) as pool, closing(results(jobs, {work}, pool)) as found:
-            for _ in found:
+        with sigterm_interrupts(), open_pool({workers}) as pool, closing(results(jobs, {work}, pool)) as executed:
+            for _ in executed:
                 found += 1
     except KeyboardInterrupt:
         print("found", found)
