@@ -194,6 +194,23 @@ def nested_freed_early() -> History:
     return story.acquire("c1", 0.35, 0.5).release("c1", 0.7).history()
 
 
+def held_twice() -> Story:
+    return Story().acquire("c0", 0.1, 0.2).acquire("c0", 0.25, 0.3).release("c0", 0.35, 0.4, "info")
+
+
+@row("nested-freed-unknown", valid=(LIN,))
+def nested_freed_unknown() -> History:
+    """Both releases of c0 have unknown outcomes and may have taken effect: only a search finds that order."""
+    story = held_twice().release("c0", 0.45, 0.5, "info")
+    return story.acquire("c1", 0.6, 0.7).release("c1", 0.8).history()
+
+
+@row("nested-freed-half", invalid=(LIN,))
+def nested_freed_half() -> History:
+    """c0 took the lock twice, and its only release has an unknown outcome: only a search excludes all orders."""
+    return held_twice().acquire("c1", 0.6, 0.7).release("c1", 0.8).history()
+
+
 @row("readers", valid=(LIN,))
 def readers() -> History:
     story = Story().acquire("c0", 0.1, 0.11, shared=True).acquire("c1", 0.1, 0.12, shared=True)
