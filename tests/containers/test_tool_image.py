@@ -17,6 +17,7 @@ import docker
 import pytest
 
 from harness.clusters.docker.images import base_image
+from harness.clusters.docker.images.wheelhouse import PIP
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 ROOT: Final = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ RUN apt-get update -q \\
 LEFT_OUT: Final = shutil.ignore_patterns(
     ".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", "store", "site", ".editable"
 )
-NEEDED: Final = ("hatchling>=1.27", "pip", "async-timeout==5.0.1")
+NEEDED: Final = ("hatchling>=1.27", PIP, "async-timeout==5.0.1")
 """Further requirements of a build, and those of redis-py on the Python of Debian 12."""
 
 
