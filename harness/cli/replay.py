@@ -18,7 +18,7 @@ from harness.documents import DocumentError, load_run
 from harness.documents.hunt import COUNTEREXAMPLE
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.history import History, HistoryError
-from harness.plan import Hook, Plan
+from harness.plan import SERVERS, SSH, Hook, Plan
 from harness.plan.hooks import hooks_of
 from harness.plan.project import project_hooks
 from harness.run import store as stores
@@ -124,7 +124,7 @@ def replay_command(
     """
     if tries < 1:
         raise UsageError(f"tries must be at least 1, got {tries}")
-    if cluster:
+    if cluster not in ("", SERVERS, SSH):  # a plan may be for one of these two
         refuse_unknown_cluster(cluster)
     own, cluster = named_servers(servers, cluster)
     how = _ReplayOptions(out, shlex.join(["harness", *sys.argv[1:]]), json, quiet, yes)

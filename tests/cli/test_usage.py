@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
-from harness.errors import EnvironmentLacking
+from harness.errors import EnvironmentLacking, UsageError
+from harness.plan import Plan
 
 from .commands import harness
 
@@ -71,6 +72,20 @@ def test_an_error_in_a_plan_names_its_file(
     assert f"{plan}: {message}" in capsys.readouterr().err
     assert harness("run", str(plan)) == 2
     assert f"a plan is run by 'harness replay {plan}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("cluster", ["servers", "ssh"])
+def test_replay_takes_the_cluster_of_a_plan_for_servers_or_machines(
+    cluster: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def complete(plan: Plan, cluster: str) -> tuple[Plan, str]:
+        raise UsageError(f"completed for {cluster}")
+
+    monkeypatch.setattr("harness.cli.replay.complete_for", complete)
+    plan = tmp_path / "plan.toml"
+    plan.write_text('lock = "redis-token"\n')
+    assert harness("replay", str(plan), "--cluster", cluster) == 2
+    assert f"completed for {cluster}" in capsys.readouterr().err
 
 
 def test_an_error_in_an_option_of_replay_does_not_name_the_plan(
