@@ -166,14 +166,11 @@ class EtcdSpecification(Specification):
     def __init__(self, found: Sequence[Life], min_ttl: int) -> None:
         self._min_ttl = min_ttl
         self._revisions = {life.began_ns: put_in_order(life) for life in found}
-        self._replies = {
-            id(request): reply for life in found for talk in life.conversations for request, reply in pairs(talk)
-        }
-        requests = {id(request): request for request in in_order(found)}
-        self._lease_ids = {number: parsed(one).ID for number, one in requests.items() if method_of(one) in _OF_A_LEASE}
         self._responses = {
-            number: response_of(method_of(requests[number]), reply.data) for number, reply in self._replies.items()
-        }
+            id(request): response_of(method_of(request), reply.data)
+            for life in found for talk in life.conversations for request, reply in pairs(talk)
+        }  # fmt: skip
+        self._lease_ids = {id(one): parsed(one).ID for one in in_order(found) if method_of(one) in _OF_A_LEASE}
         self._several = any(_most_watches(talk) > 1 for life in found for talk in life.conversations)
         self._now: Revisions | None = None
         self._state = _State(min_ttl)
@@ -198,8 +195,7 @@ class EtcdSpecification(Specification):
         host.now = request.arrived_ns
         if method == "LeaseGrant":
             granted = parsed(request)
-            reply = self._replies.get(id(request))
-            response = None if reply is None else response_of(method, reply.data)
+            response = self._responses.get(id(request))
             granted.ID = granted.ID or (_UNKNOWN_LEASE + talk.number if response is None else response.ID)
             data = granted.SerializeToString()
         elif method == "LeaseKeepAlive":
