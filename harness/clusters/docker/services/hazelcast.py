@@ -162,12 +162,12 @@ class HazelcastServers(RealPeers):
                 raise EnvironmentLacking(f"{hosts[-1]} has not joined within {self.START:g} s; see the servers' logs")
             time.sleep(0.05)
         if there == len(self.data_hosts):
-            self._await_groups(deadline)
+            self._await_groups()
 
-    def _await_groups(self, deadline: float) -> None:
+    def _await_groups(self) -> None:
         """Wait until all groups have their members and the group of the locks exists. On a busy machine members exclude
         each other while they join, and stay so: they are reset."""
-        patience = time.monotonic() + RESET
+        deadline, patience = time.monotonic() + self.START, time.monotonic() + RESET
         while (lacking := self._lacking()) is not None:
             if time.monotonic() >= deadline:
                 raise EnvironmentLacking(f"no CP groups within {self.START:g} s: {lacking}; see the servers' logs")
