@@ -1,4 +1,4 @@
-"""What all clusters on real time have in common: in containers, on the user's machines, or of the user's servers.
+"""The base class of the clusters in real time: in containers, on the user's machines, or of the user's servers.
 
 Their client programs are :class:`harness.clusters.client_host.ClientHost`. All times are of this machine's clocks.
 """
@@ -26,7 +26,7 @@ class RealCluster(ABC):
         super().__init__()
         self._entries = EntryThread()
         self._closing = contextlib.ExitStack()
-        """What undoes the start, however far it got."""
+        """The calls that undo the start, however far it came."""
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._waits: list[tuple[int, int]] = []
 
