@@ -29,9 +29,12 @@ from harness.clusters.kinds.redis import (
 )
 
 READINGS: Final = 5
-# Runs at every start: the configuration is written if missing, which is at first and after a loss of data.
+# Runs at every start: the configuration is written if missing, which is at first and after a loss of data. A loss of
+# power must leave it, and a full disk no part of it: Redis would run with its defaults and answer nobody.
 _START: Final = """
-[ -s /data/conf ] || printf "%s" "$CONF" > /data/conf
+[ -e /data/conf ] || {
+    printf "%s" "$CONF" > /data/conf.new && sync /data/conf.new && mv /data/conf.new /data/conf && sync /data || exit
+}
 exec "$(command -v redis-server || command -v valkey-server || echo redis-server)" /data/conf $FLAGS
 """
 
