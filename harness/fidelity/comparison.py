@@ -144,7 +144,7 @@ def _sequence(name: str, pair: ServerPair, seed: int, titles: Container[str]) ->
     if pair.known(sequence[number - 1], answers) in titles:
         return replace(found, differing=1)
     if not _repeats(pair, sequence):
-        return found
+        return replace(found, steps=len(sequence))  # an execution to the end had no difference
     return replace(found, differing=1, divergences=(_divergence(pair, seed, sequence[:number], answers),))
 
 

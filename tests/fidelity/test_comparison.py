@@ -75,7 +75,7 @@ def test_difference_that_does_not_repeat_is_no_divergence() -> None:
     first: Iterator[int] = count()
     pair = FakePair(lambda done: "late" if len(done) == 10 and next(first) == 0 else "ok", undocumented)
     found = compare("fake", pair, range(2))
-    assert (found.divergences, found.differing, found.steps) == ((), 0, 60)
+    assert (found.divergences, found.differing, found.steps) == ((), 0, 100)
 
 
 def test_divergence_that_cannot_be_shrunk_is_reported_as_it_was_seen() -> None:
