@@ -214,7 +214,7 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("texts are never tokens", fencing, "_without_order", lambda *_: "texts"),
     ],
     "resource": [
-        ("sections need no order", sections.Sections, "circle", no_violations),
+        ("sections need no order", sections.Sections, "cycle", no_violations),
         ("stale reads pass", resource, "_stale_reads", no_items),
         ("stock is endless", resource, "_oversold", no_items),
         ("lost writes explain nothing", resource, "_explained", never),
@@ -496,6 +496,10 @@ def test_mutant_is_caught(checker: str, mutant: tuple[str, Any, str, Any], monke
     assert disagreements(checker) == []
     monkeypatch.setattr(where, name, replacement)
     assert disagreements(checker), f"{checker}: nobody noticed: {title}"
+
+
+def test_every_mutant_replaces_what_exists() -> None:
+    assert [f"{checker}: {title}" for checker, (title, where, name, _) in CASES if not hasattr(where, name)] == []
 
 
 def test_every_checker_has_at_least_three_mutants() -> None:
