@@ -28,6 +28,8 @@ FIRST_CELLS: Final = 4096
 STATE_BYTES: Final = 300
 """Approximate memory (bytes) of a state besides the object itself: its contents, and its places in a list and a
 dictionary."""
+ELEMENT_BYTES: Final = 32
+"""Approximate memory (bytes) of an element of a state that is a tuple, besides the reference to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,9 @@ class ModelTable:
         if number is None:
             number = self._numbers[found] = len(self.states)
             self.states.append(found)
-            self._bytes += (
-                STATE_BYTES + getsizeof(found) + sum(map(getsizeof, found) if isinstance(found, tuple) else ())
-            )
+            self._bytes += STATE_BYTES + getsizeof(found)
+            if isinstance(found, tuple):  # not the true size of each: states of a queue have ever more elements
+                self._bytes += ELEMENT_BYTES * len(found)
         return number
 
     def _united(self, several: StateSet, operation: Operation) -> Either:
