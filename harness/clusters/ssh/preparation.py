@@ -126,12 +126,12 @@ class PreparationMethods:
             gid = FIRST_GID + number if root else -1
             endpoint = self._endpoints[name] = Endpoint(machine, address_of(host), gid)
             if name in self.servers.names:
-                endpoint.ports = host.ask("free_ports", first=first, count=self.servers.PORTS)
+                endpoint.ports = host.ask("take_ports", first=first, count=self.servers.PORTS)
             endpoint.probe_port = host.ask("answer_probes", address=endpoint.address, gid=gid)
         self.servers.addresses.update({name: self._endpoints[name].address for name in self.servers.names})
         self.servers.ports.update({name: self._endpoints[name].ports for name in self.servers.names})
         machine = self._settings.clients[0]
-        (port,) = self._machines[machine].ask("free_ports", first=first + 1000, count=1)
+        (port,) = self._machines[machine].ask("take_ports", first=first + 1000, count=1)
         self._resource = machine, address_of(self._machines[machine]), port
 
     def _refuse_lacking(self, needs: Needs) -> None:

@@ -114,23 +114,6 @@ def probe(gid: int | None, address: str, port: int, timeout: float) -> float | N
     return in_group(gid, attempt)
 
 
-def free_ports(first: int, count: int) -> list[int]:
-    """Return ``count`` ports from ``first`` on, on which nothing listens here. They lie below the range from which the
-    kernel takes ports of connections, so that a port stays free while its server is dead."""
-    found: list[int] = []
-    port = first
-    while len(found) < count:
-        with socket.socket() as trial:
-            try:
-                trial.bind(("0.0.0.0", port))
-            except OSError:
-                port += 1
-                continue
-        found.append(port)
-        port += 1
-    return found
-
-
 def converse(port: int, request: bytes, ends: bool, timeout: float) -> tuple[bytes, int, int]:
     """Send a request to a server of this host, and return its answer with the wall clock (ns) before and after.
 

@@ -28,7 +28,7 @@ from harness.clusters.docker.helper.operations import OperationError
 from harness.clusters.docker.helper.server import RequestServer
 from harness.record.processor_waits import ProcessorWaits, Waits, descendants
 
-from . import abilities, cache, links, processes
+from . import abilities, cache, links, ports, processes
 
 SILENCE_S: Final = 30.0
 """Seconds without a request after which the control side counts as lost. It sends one every few seconds."""
@@ -43,6 +43,7 @@ class HostOperations:
         self._folder = folder
         self._programs = processes.Programs(emit)
         self._rules = links.PacketRules()
+        self._ports = ports.PortReservations()
         self._cache = cache.ClientCache(cache.home())
         self._waits: ProcessorWaits | None = None
         self.table: Final[Mapping[str, Callable[[Arguments], object]]] = {
@@ -50,7 +51,7 @@ class HostOperations:
             "lacking": lambda given: abilities.lacking(self._rules, given.text("script"), _gid(given)),
             "beat": lambda _: None,
             "time": lambda _: [time.monotonic_ns(), time.time_ns()],
-            "free_ports": lambda given: links.free_ports(given.whole("first"), given.whole("count")),
+            "take_ports": lambda given: self._ports.take(given.whole("first"), given.whole("count")),
             "start": self._start,
             "send": lambda given: self._programs.send(given.text("name"), given.text("line")),
             "end_input": lambda given: self._programs.end_input(given.text("name")),
@@ -82,6 +83,7 @@ class HostOperations:
         with this process."""
         self._end_waits()
         failures = self._programs.close()
+        self._ports.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         if self._folder.exists():
             failures.append(f"{self._folder} could not be removed")
