@@ -10,9 +10,10 @@ import contextlib
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
-from harness.clusters.docker.containers.engine import Box
+from harness.clusters.docker.containers.engine import Box, in_parallel
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.helper.capture import FIN, RECORD, RST, SYN
 from harness.clusters.wire import SCHEMA, What, WireEvent, WireRecording, pack
@@ -128,8 +129,8 @@ class WireRecorder:
     def end(self, kind: str) -> None:
         """End the recording, and pack what was recorded."""
         assert self._helper is not None, "it has not begun"
-        for name, box in self._boxes.items():
-            records, facts = self._helper.captured(box)
+        captured = in_parallel(partial(self._helper.captured, box) for box in self._boxes.values())
+        for name, (records, facts) in zip(self._boxes, captured, strict=True):
             events = sorted([*connections(records), *self._events[name]], key=lambda event: event.time)
             self.packed[name] = pack(
                 WireRecording(
