@@ -329,3 +329,50 @@ def test_mistake_in_the_simulated_server_is_found(
     mistake(monkeypatch)
     found = check_recording(recorded(name), {}, most_seconds=5)
     assert (found.state, found.difference is not None) == (expected, True)
+
+
+# A queue for one row.
+
+FIND = "SELECT k FROM t WHERE k = 1 FOR UPDATE"
+QUEUES = [(4, 2, 6, 1, 5, 3), (6, 5, 4, 3, 2, 1), (2, 4, 1, 6, 3, 5), (5, 6, 3, 4, 1, 2), (3, 1, 5, 2, 6, 4)]
+"""The queue of six sessions in each of several rounds. They ask for the row in the order of their numbers, less than a
+millisecond apart. The waits of the last two sessions time out."""
+
+
+def _queue_for_row(server: Server, queue: tuple[int, ...], at_ms: float, hold_ms: float = 250) -> None:
+    """Let all sessions ask for the row at once. Each holds it in turn; a wait times out after one second."""
+    for session in sorted(queue):
+        server.ask(session, at_ms + session / 2, at_ms + session / 2 + 0.3, "BEGIN", ok(status=IN))
+    for place, session in enumerate(queue):
+        asked_ms, granted_ms = at_ms + 5 + session / 8, at_ms + 10 + place * hold_ms
+        if granted_ms > asked_ms + 1_000:
+            server.ask(session, asked_ms, asked_ms + 1_001, FIND, error(LOCK_WAIT_TIMEOUT))
+            server.ask(session, asked_ms + 1_002, asked_ms + 1_003, "ROLLBACK")
+        else:
+            server.ask(session, asked_ms, granted_ms, FIND, rows(1, status=IN))
+            for ping in range(1, 4):
+                ping_ms = granted_ms + ping * hold_ms / 4
+                server.ask(session, ping_ms, ping_ms + 0.5, "SELECT 1", rows(1, status=IN))
+            server.ask(session, granted_ms + hold_ms - 1, granted_ms + hold_ms + 0.2, "COMMIT")
+
+
+def test_queue_in_another_order_than_that_of_arrival_is_found_without_a_long_search() -> None:
+    server = Server().table()
+    for session in range(3, 7):
+        server.open(session, 5 + session)
+    for number, queue in enumerate(QUEUES):
+        _queue_for_row(server, queue, 100 + 2_000 * number)
+    found = check_recording(server.traffic.recording(), {"lock_wait_timeout": 1.0}, most_seconds=10)
+    assert (found.state, found.why) == ("possible", "")
+    assert found.steps < 2 * found.requests
+
+
+@pytest.mark.parametrize(("released_ms", "expected"), [(799, "possible"), (801, "unknown")])
+def test_session_in_a_queue_gets_the_row_after_the_commit_of_the_one_before(released_ms: float, expected: str) -> None:
+    server = Server().table().open(3, 7)
+    for session in (1, 2, 3):
+        server.ask(session, 10 + session, 10.5 + session, "BEGIN", ok(status=IN))
+    for session, asked_ms, granted_ms in ((1, 20, 21), (2, 22, 400), (3, 21.5, 800)):
+        server.ask(session, asked_ms, granted_ms, FIND, rows(1, status=IN))
+    server.ask(1, 399, 401, "COMMIT").ask(2, released_ms, released_ms + 3, "COMMIT")
+    assert (server.state, server.check().difference is None) == (expected, expected == "possible")

@@ -32,8 +32,9 @@ _PROCESS: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Statements about the process or the time, of which only errors are compared, if the simulated server has them."""
+_LOCKING_READ: Final = re.compile(rb"\s*select\b.*\b(for\s+update|share)\b", re.IGNORECASE | re.DOTALL)
 _TABLES: Final = re.compile(
-    rb"\s*(insert|replace|update|delete|create|drop|alter|truncate|lock|select\b.*\b(for\s+update|share)\b)",
+    rb"\s*(insert|replace|update|delete|create|drop|alter|truncate|lock)|" + _LOCKING_READ.pattern,
     re.IGNORECASE | re.DOTALL,
 )
 _TIME: Final = re.compile(rb"\b(now|sysdate|\w*_timestamp|cur\w+|utc_\w+)\b", re.IGNORECASE)
@@ -144,6 +145,12 @@ class MysqlSpecification(SessionSpecification):
         del reply
         readings = self._readings(request, *self._clock.interval(*moment))
         return [2 * one for one in readings] + ([2 * readings[0] + 1] if id(request) in self._meeting else [])
+
+    def prompt(self, request: Request) -> bool:
+        """Return False for a SELECT that may wait for a row. The sessions in a queue get the row in the order of their
+        replies, so the search tries that order first. If it tries the order of arrival, and the real queue had another
+        one, the first reply that differs comes seconds later."""
+        return not _LOCKING_READ.match(request.words[-1])
 
     def _readings(self, request: Request, first: int, last: int) -> list[int]:
         """Return the earliest reading. A statement that compares with the time may also be executed with the latest

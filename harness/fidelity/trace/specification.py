@@ -89,7 +89,8 @@ class Specification(ABC):
     def restore(self, state: Any) -> None: ...
 
     def prompt(self, request: Request) -> bool:  # noqa: ARG002
-        """Return whether the request is executed when it arrives, though its reply may come much later."""
+        """Return whether the search first tries to execute the request when it arrives, though its reply may come much
+        later. Otherwise it first tries a time shortly before a late reply."""
         return False
 
     def matters_when_closed(self, talk: Conversation) -> bool:  # noqa: ARG002
