@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -56,11 +57,12 @@ def cache_dir() -> Path:
 # The project
 
 
-def sources(root: Path = ROOT) -> dict[str, bytes]:
+@functools.cache
+def sources(root: Path = ROOT) -> Mapping[str, bytes]:
     """Return the contents of every file of the package by path in the wheel, sorted.
 
-    Files are read once, so that the hashed contents are the packed ones. Scenario files are left out: plans reach
-    clients as data, and a new scenario must not cause a new image.
+    Files are read once in a process, so that the hashed contents are the packed ones. Scenario files are left out:
+    plans reach clients as data, and a new scenario must not cause a new image.
     """
     found: dict[str, bytes] = {}
     for folder, folders, files in os.walk(root / PACKAGE, followlinks=True):  # in a checkout some folders are links
