@@ -28,14 +28,13 @@ def serve_command(
     """Show all runs, comparisons, sweeps and trends of a store in a browser; nothing can be changed there."""
     if not 0 <= port <= 65535:
         raise UsageError(f"port must be from 0 to 65535, got {port}")
-    if store.exists() and not store.is_dir():
-        raise UsageError(f"{store}: expected the folder of a store, got a file")
+    there = _exists(store)
     import uvicorn  # noqa: F401 - before the address is printed: it is in an extra
 
     listener = _listen(host, port)
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listener.getsockname()[1]}/"
-    missing = "" if store.exists() else "; there is no such folder yet"
+    missing = "" if there else "; there is no such folder yet"
     typer.echo(address if quiet else f"{store} is shown at {address} (Ctrl-C ends it){missing}")
     if host not in LOOPBACK and not quiet:
         typer.echo(f"harness: anybody who reaches {host} can read this store: there is no password", err=True)
@@ -43,6 +42,19 @@ def serve_command(
         webbrowser.open(address)
     _serve(store, host, listener)
     raise typer.Exit(VALID)
+
+
+def _exists(store: Path) -> bool:
+    """Tell whether the store exists; raises UsageError if it is a file, or cannot be read."""
+    try:
+        next(store.iterdir(), None)
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError as error:
+        raise UsageError(f"{store}: expected the folder of a store, got a file") from error
+    except OSError as error:
+        raise UsageError(f"cannot read the store {store}: {error.strerror}") from error
+    return True
 
 
 def _listen(host: str, port: int) -> socket.socket:

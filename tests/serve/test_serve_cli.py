@@ -47,6 +47,8 @@ def test_an_invalid_store_port_or_address_is_refused(capsys: pytest.CaptureFixtu
     (tmp_path / "file").write_text("")
     for arguments, said in (
         (["--store", str(tmp_path / "file")], "expected the folder of a store, got a file"),
+        (["--store", str(tmp_path / "file" / "store")], "expected the folder of a store, got a file"),
+        (["--store", str(tmp_path / ("x" * 300))], "cannot read the store"),
         (["--port", "65536"], "port must be from 0 to 65535"),
         (["--host", "999.0.0.1", "--port", "0"], "cannot listen on 999.0.0.1"),
     ):
