@@ -184,6 +184,16 @@ def test_the_zip_has_every_file_of_the_folder(app: Guard, store: Path) -> None:
     assert found == {f"{folder.name}/{path.name}": path.read_bytes() for path in folder.iterdir()}
 
 
+def test_a_zip_with_a_picture_warns_of_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = stores.add(tmp_path, 0)
+    (run / "picture.png").write_bytes(b"compressed already")
+    answer = request(application(tmp_path), f"{FIRST[:-1]}.zip")
+    with zipfile.ZipFile(io.BytesIO(answer.body)) as archive:
+        found = {info.filename.rpartition("/")[2]: info.compress_type for info in archive.infolist()}
+    assert (found["picture.png"], found["results.json"]) == (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    assert caplog.messages == []
+
+
 def test_a_large_zip_is_made_while_it_is_sent(tmp_path: Path) -> None:
     run = stores.add(tmp_path, 0)
     large = random.Random(1).randbytes(3_000_000)
