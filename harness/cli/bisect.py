@@ -143,13 +143,18 @@ def _read(given: Path) -> tuple[Plan, tuple[str, ...]]:
         if not findings or findings[0].plan is None:
             raise UsageError(f"{given}: this hunt found no failure")
         return findings[0].plan, findings[0].broken[:1]
-    path = given
-    if given.is_dir():
-        path = given / COUNTEREXAMPLE if (given / COUNTEREXAMPLE).is_file() else given / PLAN
+    path = _plan_in(given) if given.is_dir() else given
     plan = plans.load(path)
     if plan.expect is not None and not plan.expect.safe:
         return plan, tuple(plan.expect.invalid)
     return plan, _violated(path.parent / RESULTS) if path.name == PLAN else ()
+
+
+def _plan_in(folder: Path) -> Path:
+    for name in (COUNTEREXAMPLE, PLAN):
+        if (folder / name).is_file():
+            return folder / name
+    raise UsageError(f"{folder}: expected the folder of a run or of a hunt, but it has no {PLAN} and no {HUNT}")
 
 
 def _violated(results: Path) -> tuple[str, ...]:

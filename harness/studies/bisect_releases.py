@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
+from packaging.utils import canonicalize_name, is_normalized_name
 from packaging.version import Version
 
 from harness.documents import BisectDocument
@@ -52,6 +53,8 @@ class BisectRequest:
     def check(self) -> BisectRequest:
         """Return the request itself; raises UsageError if it is invalid."""
         refuse_other_clusters(self.question.plan)
+        if not is_normalized_name(canonicalize_name(self.package)):
+            raise UsageError(f"--package: expected the name of a package such as redis, got {self.package!r}")
         if parsed(self.good) == parsed(self.bad):
             raise UsageError(f"--good and --bad must be two releases, got {self.good} and {self.bad}")
         if not self.question.seeds:

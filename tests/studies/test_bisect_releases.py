@@ -135,6 +135,8 @@ def test_a_changelog_that_cannot_be_fetched_is_left_out(world: World, monkeypatc
     ("changes", "message"),
     [
         ({"good": "1"}, "two releases"),
+        ({"package": ""}, "the name of a package such as redis, got ''"),
+        ({"package": "locker==3"}, "the name of a package such as redis, got 'locker==3'"),
         ({"good": "one"}, "expected a version"),
         ({"question": BisectQuestion(plan=Plan(lock="x", cluster="docker"), seeds=(0,))}, "on the simulator"),
         ({"question": BisectQuestion(plan=Plan(lock="x"))}, "at least one seed"),
@@ -196,6 +198,13 @@ def test_a_question_about_a_hunt_without_failure_is_refused(
     (tmp_path / "hunt.json").write_text('{"schema": 1, "findings": []}')
     assert command("--good", "3.0", "--bad", "1.0", "--question", str(tmp_path), "--out", str(tmp_path)) == 2
     assert "this hunt found no failure" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_question_is_refused(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command("--good", "3.0", "--bad", "1.0", "--question", str(tmp_path), "--out", str(tmp_path)) == 2
+    assert f"{tmp_path}: expected the folder of a run or of a hunt" in capsys.readouterr().err
 
 
 def test_a_stored_run_is_a_question_about_its_violations(world: World, tmp_path: Path) -> None:
