@@ -268,6 +268,8 @@ def _keep(document: HuntDocument, folder: Path) -> None:
 
 
 def _check(budget_s: float, rounds: int | None, workers: int | None) -> None:
+    if not isinstance(budget_s, int | float):  # a test may say "5s", as the command line does
+        raise UsageError(f"budget must be a number of seconds, got {budget_s!r}")
     if not budget_s > 0:
         raise UsageError(f"budget must be more than 0 seconds, got {budget_s:g}")
     if rounds is not None and rounds < 1:

@@ -175,6 +175,7 @@ def test_a_budget_ends_a_hunt() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
+        ({"budget_s": "5s"}, "budget must be a number of seconds, got '5s'"),
         ({"budget_s": 0.0}, "budget must be more than 0"),
         ({"rounds": 0}, "rounds must be at least 1"),
         ({"workers": 0}, "workers must be at least 1"),
