@@ -25,7 +25,7 @@ def serve_command(
     open_browser: Annotated[bool, typer.Option("--open", help="Also open a browser.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Show all runs, comparisons, sweeps and trends of a store in a browser; nothing can be changed there."""
+    """Show all runs, hunts, comparisons, sweeps and trends of a store in a browser; nothing can be changed there."""
     if not 0 <= port <= 65535:
         raise UsageError(f"port must be from 0 to 65535, got {port}")
     there = _exists(store)

@@ -110,7 +110,8 @@ def environment(python: str, requirements: Sequence[str], progress: Progress | N
         with _only_builder(target, report):
             found = _used(target)
             if found is None:
-                report(f"building an environment with {', '.join(requirements)} (once; 'harness env list' shows it)")
+                listed = ", ".join(contents.requirements)
+                report(f"building an environment with {listed} (once; 'harness env list' shows it)")
                 _build(contents, target)
                 found = _used(target)
     except OSError as error:

@@ -58,11 +58,11 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeUv:
 
 def test_the_same_contents_are_built_once(fake: FakeUv) -> None:
     lines: list[str] = []
-    first = store.environment(PYTHON, ["redis==5", "lupa"], lines.append)
+    first = store.environment(PYTHON, ["redis==5", "lupa", "redis==5"], lines.append)
     second = store.environment(PYTHON, ["lupa", "redis==5"], lines.append)
     assert first.interpreter == second.interpreter
     assert fake.builds == len(lines) == 1
-    assert "redis==5, lupa" in lines[0]
+    assert "building an environment with lupa, redis==5 (once;" in lines[0]
 
 
 @pytest.mark.parametrize(("python", "requirements"), [("/other/python", ["redis==5"]), (PYTHON, ["redis==6"])])
