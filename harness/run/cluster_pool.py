@@ -7,17 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from harness.clusters.abilities import DATA_FILES, DISKS, PROCESSORS, RELEASES, TAPS, TRAFFIC
 from harness.clusters.base import Cluster
+from harness.errors import HarnessError
+from harness.faults.catalogue import needs
 from harness.plan import Plan
 
+from .client_contents import client_contents
 from .opening import open_containers
 
 if TYPE_CHECKING:  # importing them loads the Docker SDK, which an installation for the simulator does not have
     from docker import DockerClient
 
     from harness.clusters.docker.site import Site, SiteRequest
+
+
+OF_SERVERS: Final = (DISKS, PROCESSORS, DATA_FILES, RELEASES)
+"""Abilities for which servers get other containers, or the helper other privileges."""
+OF_CLIENTS: Final = frozenset({TRAFFIC, TAPS})
+"""Abilities for which clients get a proxy."""
+
+
+def sharing_key(plan: Plan) -> tuple[str, ...]:
+    """Return a sort key that brings those plans together which can share containers: first those of servers, which
+    take the longest to start, then those of clients."""
+    needed = frozenset(need for spec in plan.faults for need in needs(spec))
+    try:
+        contents = client_contents(plan)
+    except HarnessError:  # its own run says why
+        contents = (), None
+    servers = (str(ability in needed) for ability in OF_SERVERS)
+    return plan.kind, plan.image, str(plan.nodes), *servers, str(contents), str(bool(needed & OF_CLIENTS))
 
 
 class ClusterPool:
@@ -28,8 +50,8 @@ class ClusterPool:
             for plan in plans:
                 run(plan, open_cluster=pool.open)
 
-    Consecutive plans share containers if they have the same kind, servers, images and need for disks of their own, so
-    sort the plans by these. Containers are removed after a run that was interrupted or raised an exception, and if they
+    Consecutive plans share containers if they have the same kind, servers, images and needs, so sort the plans by
+    :func:`sharing_key`. Containers are removed after a run that was interrupted or raised an exception, and if they
     cannot be reset for the next run.
     """
 

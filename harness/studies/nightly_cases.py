@@ -17,16 +17,15 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.clusters.abilities import DISKS
 from harness.documents import present
 from harness.documents.lock import LockOrigin
 from harness.documents.nightly import ExpectedVerdicts, ScenarioOutcome
 from harness.documents.trace import ServerTrace
 from harness.errors import HarnessError, MissingLibrary, UsageError
-from harness.faults.catalogue import needs
 from harness.faults.upgrade import RollingUpgrade
 from harness.fidelity.trace.check import not_specified
 from harness.plan import Plan
+from harness.run.cluster_pool import sharing_key
 from harness.run.completion import complete
 from harness.run.container_images import Report, build_images
 from harness.run.expectation import ExpectationResult, judge
@@ -322,6 +321,4 @@ def _run_case_on_worker(store: Path, case: Case) -> ScenarioOutcome:
 
 def _cluster_sort_key(case: Case) -> tuple[str, ...]:
     """Sort key: cases on the same clusters come one after the other."""
-    plan = case.plan
-    needed = {need for spec in plan.faults for need in needs(spec)}
-    return plan.kind, case.image, str(plan.nodes), str(DISKS in needed), case.scenario
+    return *sharing_key(case.plan), case.scenario
