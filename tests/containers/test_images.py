@@ -237,13 +237,17 @@ def test_a_release_with_old_metadata_is_collected_and_can_be_installed(tmp_path:
 
 
 def test_a_wheel_for_another_python_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(wheelhouse, "_pip", lambda *arguments: asked.append(arguments[-1]))
+    asked: list[tuple[str, Path | None]] = []
+
+    def pip(*arguments: str, runs_from: Path | None = None) -> None:
+        asked.append((arguments[-1], runs_from))
+
+    monkeypatch.setattr(wheelhouse, "_pip", pip)
     names = ("pure-1.0-py3-none-any", "stable-1.0-cp38-abi3-linux_x86_64", "own-1.0-cp313-cp313-linux_x86_64")
     for name in names:
         (tmp_path / f"{name}.whl").touch()
-        wheelhouse._for_image(tmp_path / f"{name}.whl", tmp_path)
-    assert asked == ["own==1.0"]
+        wheelhouse._for_image(tmp_path / f"{name}.whl", tmp_path, tmp_path / "pip")
+    assert asked == [("own==1.0", tmp_path / "pip")]
     assert not (tmp_path / f"{names[2]}.whl").exists()
 
 

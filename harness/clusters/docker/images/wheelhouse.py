@@ -225,18 +225,19 @@ def _collect(wanted: Sequence[str], folder: Path) -> None:
     _pip("wheel", "--no-deps", "--wheel-dir", str(built), *wanted, runs_from=folder / "pip")
     if f"{sys.version_info.major}.{sys.version_info.minor}" != IMAGE_PYTHON:
         for wheel in sorted(built.glob("*.whl")):
-            _for_image(wheel, built)
+            _for_image(wheel, built, folder / "pip")
 
 
-def _for_image(wheel: Path, folder: Path) -> None:
-    """Replace a wheel compiled for this machine's Python by the published one for the image's Python."""
+def _for_image(wheel: Path, folder: Path, pip: Path) -> None:
+    """Replace a wheel compiled for this machine's Python by the published one for the image's Python; ``pip`` is the
+    folder with pip's wheel."""
     name, release, *_, python, abi, _ = wheel.stem.split("-")
     minor = int(IMAGE_PYTHON.partition(".")[2])
     stable = abi == "abi3" and any(int(since) <= minor for since in re.findall(r"cp3(\d+)", python))
     if abi == "none" or stable:
         return
     target = ("--python-version", IMAGE_PYTHON, "--implementation", "cp", "--only-binary", ":all:")
-    _pip("download", "--no-deps", "--dest", str(folder), *target, f"{name}=={release}")
+    _pip("download", "--no-deps", "--dest", str(folder), *target, f"{name}=={release}", runs_from=pip)
     wheel.unlink()
 
 
