@@ -39,8 +39,11 @@ _HOST: Final = re.compile(r"[a-z]+\d")
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 fault``, ``2,000 faults``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Return a number with its noun: ``1 fault``, ``2,000 faults``, ``2 entries``."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if re.search(r"[^aeiou]y$", noun) else f"{noun}s"
+    return f"{number:,} {plural}"
 
 
 def largest_share(runs: int) -> float:

@@ -32,12 +32,13 @@ def export_command(
         raise UsageError(f"expected a name that ends in .edn or .edn.gz, got {out.name!r}")
     require_place(out)
     try:
-        history = History.load(path)
+        history, cut = History.salvage(path)
         write_edn(history, out, keyed=keyed or None)
     except (HistoryError, OSError) as error:
         raise UsageError(str(error)) from error
-    entries = counted(len(history), "entry").replace("entrys", "entries")
-    typer.echo(out if quiet else f"{entries} written to {out}")
+    if cut:
+        typer.echo(f"harness: the last line was left out: {cut}", err=True)
+    typer.echo(out if quiet else f"{counted(len(history), 'entry')} written to {out}")
 
 
 app = single_command(export_command)

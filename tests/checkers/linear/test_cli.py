@@ -205,6 +205,20 @@ def test_a_stored_run_and_its_export_get_the_same_verdict(tmp_path: Path, capsys
     capsys.readouterr()
 
 
+def test_the_truncated_last_line_of_a_history_is_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    acquire = Op(0, time=0, wall=0, process=0, type="invoke", f="acquire", key="k", node="c0")
+    path = tmp_path / "history.jsonl"
+    History([acquire]).save(path)
+    path.write_bytes(path.read_bytes() + b'{"index":1,"ti')
+    assert exit_status_of("export", path, tmp_path / "out.edn") == 0
+    said = capsys.readouterr()
+    assert said.out == f"1 entry written to {tmp_path / 'out.edn'}\n"
+    assert "the last line was left out" in said.err
+    assert "line 2" in said.err
+
+
 def test_a_jepsen_store_folder_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "history.edn").write_text(BAD)
     assert exit_status_of("check", tmp_path, "--model", "mutex") == 1
