@@ -87,6 +87,8 @@ def _given(path: Path, key: str, value: Any, option: TyperOption) -> Any:
         raise UsageError(f"{path}: {TABLE}: {key}: expected a value of --{key.replace('_', '-')}, got a table")
     if option.is_flag and not isinstance(value, bool):
         raise UsageError(f"{path}: {TABLE}: {key} is true or false, got {value!r}")
+    if option.bare_type() == Path.__name__ and not isinstance(value, str):
+        raise UsageError(f"{path}: {TABLE}: {key}: expected a path in quotes, got {value!r}")
     if isinstance(value, list):
         texts = [str(one) for one in value]
         return texts if option.multiple else ",".join(texts)

@@ -66,6 +66,7 @@ def test_an_argument_wins_over_the_project(project: Path, capsys: pytest.Capture
         ("[tool.harness.run]\nclients = 'many'\n", "invalid value for '--clients': "),
         ("[tool.harness.run]\nstop_on_violation = 'yes'\n", "stop_on_violation is true or false, got 'yes'"),
         ("[tool.harness.run.seed]\n", "tool.harness: seed: expected a value of --seed, got a table"),
+        ("[tool.harness.run]\nout = 5\n", "tool.harness: out: expected a path in quotes, got 5"),
         ("[tool]\nharness = 3\n", "tool.harness: expected a table, got 3"),
         ("[ tool . harness ]\nrun = 3\n", "tool.harness.run: expected a table, got 3"),
         ("[tool]\nharness.sed = 3\n", "unknown key in tool.harness 'sed': did you mean seed"),
