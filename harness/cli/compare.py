@@ -31,11 +31,11 @@ from .completion import complete_lock_list, complete_nemeses
 from .links import print_place
 from .options import (
     STORE,
+    ClusterWorkersOption,
     JsonOption,
     OutOption,
     QuietOption,
     SchedulerOption,
-    WorkersOption,
     duration,
     printed,
     progress_bar,
@@ -79,7 +79,7 @@ def compare_command(
     ] = f"{DEFAULTS.time_limit:g}s",
     versions: VersionsOption = "",
     images: ImagesOption = "",
-    workers: WorkersOption = 0,
+    workers: ClusterWorkersOption = 0,
     scheduler: SchedulerOption = "",
     out: OutOption = STORE,
     json: JsonOption = False,

@@ -39,10 +39,10 @@ from .annotations import annotate
 from .links import print_place
 from .options import (
     STORE,
+    ClusterWorkersOption,
     OutOption,
     QuietOption,
     SchedulerOption,
-    WorkersOption,
     positive,
     printed,
     progress_bar,
@@ -79,7 +79,7 @@ def nightly_command(
         str, typer.Option(help="Explore only locks whose name matches, such as 'redis-*'.", metavar="PATTERN")
     ] = "*",
     images: ImagesOption = "",
-    workers: WorkersOption = 0,
+    workers: ClusterWorkersOption = 0,
     scheduler: SchedulerOption = "",
     out: OutOption = STORE,
     junit: Annotated[Path | None, typer.Option(help="Also write a JUnit file.", metavar="FILE")] = None,

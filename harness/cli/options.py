@@ -56,6 +56,12 @@ STORE: Final = Path("store")
 WorkersOption = Annotated[
     int, typer.Option("--workers", help="Processes that execute runs; 0: one for each processor.")
 ]
+ClusterWorkersOption = Annotated[
+    int,
+    typer.Option(
+        "--workers", help="Processes that execute runs; 0: one for each processor, and one more on containers."
+    ),
+]
 SchedulerOption = Annotated[
     str, typer.Option("--scheduler", metavar="tcp://...", help="Execute simulated runs on this Dask cluster.")
 ]

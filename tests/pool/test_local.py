@@ -35,6 +35,15 @@ def hears_interrupts(pid: int) -> bool:
     return not int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1
 
 
+@pytest.mark.parametrize(("tidy", "count"), [(False, 2), (True, 3)])
+def test_a_pool_has_a_worker_for_each_processor_and_one_more_for_containers(
+    tidy: bool, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with open_pool(None, tidy=tidy) as pool:
+        assert pool.width == count
+
+
 # Results.
 
 

@@ -24,14 +24,15 @@ __all__ = ["AbandonedJob", "Pool", "WorkerDied", "open_pool", "results"]
 
 @contextlib.contextmanager
 def open_pool(workers: int | None = 1, scheduler: str | None = None, *, tidy: bool = False) -> Iterator[Pool]:
-    """Open the pool of so many ``workers`` on this machine (None: one for each processor; 1: this process itself), or
-    of a Dask ``scheduler`` (``tcp://host:port``).
+    """Open the pool of so many ``workers`` on this machine (None: one for each processor, and one more in a ``tidy``
+    pool; 1: this process itself), or of a Dask ``scheduler`` (``tcp://host:port``).
 
     On leaving, jobs that are not done are dropped, and no worker process is left. The workers of a ``tidy`` pool may
-    :func:`~harness.run.pool.kept.keep` containers, and remove them before they end. Raises UsageError, and
-    EnvironmentLacking for a Dask cluster that does not answer or whose workers differ from this process.
+    :func:`~harness.run.pool.kept.keep` containers, which mostly wait, and remove them before they end. Raises
+    UsageError, and EnvironmentLacking for a Dask cluster that does not answer or whose workers differ from this
+    process.
     """
-    count = (os.cpu_count() or 1) if workers is None else workers
+    count = (os.cpu_count() or 1) + tidy if workers is None else workers
     if count < 1:
         raise UsageError(f"workers must be at least 1, got {count}")
     if scheduler is not None and workers is not None and workers > 1:
