@@ -53,11 +53,13 @@ def servers(kind: str, nodes: int = 0, *, needs: Needs = frozenset(), **options:
 
 
 @contextmanager
-def servers_with_clients(kind: str, **options: Any) -> Iterator[DockerCluster]:
-    """Start the default number of servers of a kind, their sentinels and two clients."""
+def servers_with_clients(
+    kind: str, *, image: str = "", needs: Needs = frozenset(), **options: Any
+) -> Iterator[DockerCluster]:
+    """Start the default number of servers of a kind, of this image if one is given, their sentinels and two clients."""
     cluster = DockerCluster(
         kind=kind, nodes=0, clients=Clients(2), seed=0, resource='{"fencing": "off", "stock": {}}', options=options,
-        needs=frozenset(),
+        needs=needs, image=image,
     )  # fmt: skip
     try:
         cluster.start_all()

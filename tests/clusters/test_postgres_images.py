@@ -12,7 +12,6 @@ import pytest
 
 from harness.clusters.abilities import CLOCKS, PROCESSES, Needs, leader_of
 from harness.clusters.docker.cluster import DockerCluster
-from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.containers.engine import connect
 from harness.clusters.docker.containers.server_tools import FOLDER
 from harness.clusters.docker.images.images import Images, build
@@ -25,7 +24,7 @@ from harness.errors import UsageError
 from harness.faults.catalogue import default_specs
 from harness.plan import Plan
 from harness.run.runs import run
-from tests.clusters.real import until
+from tests.clusters.real import servers_with_clients, until
 
 DEBIAN = "15"
 TOOLS = ("chmod", "chown", "cp", "date", "env", "mkdir", "mv", "rm", "sync")
@@ -163,19 +162,6 @@ def test_a_lock_runs_on_an_official_image_while_its_clock_jumps(release: str, tm
     assert abs(clocks["n1"] - 3e9) < 50_000_000, "a new session has the clock that the server was given"
 
 
-@contextmanager
-def started(kind: str, image: str, needs: Needs, **options: float) -> Iterator[DockerCluster]:
-    cluster = DockerCluster(
-        kind=kind, nodes=0, clients=Clients(1), seed=0, resource='{"fencing": "off", "stock": {}}',
-        options=options, needs=needs, image=image,
-    )  # fmt: skip
-    try:
-        cluster.start_all()
-        yield cluster
-    finally:
-        cluster.stop_all()
-
-
 def with_a_table(cluster: DockerCluster) -> None:
     servers = cluster.servers
     assert isinstance(servers, PostgresServers)
@@ -188,7 +174,7 @@ def test_a_server_of_an_official_image_dies_loses_its_data_and_restarts(tmp_path
     needs: Needs = frozenset({CLOCKS, PROCESSES})
     with (
         official_image(RELEASES["postgres"][1], tmp_path) as image,
-        started("postgres", image, needs, idle_session_timeout=60.0) as cluster,
+        servers_with_clients("postgres", image=image, needs=needs, idle_session_timeout=60.0) as cluster,
     ):
         with_a_table(cluster)
         assert cluster.key_count("n1") == 1
@@ -207,7 +193,10 @@ def test_a_server_of_an_official_image_dies_loses_its_data_and_restarts(tmp_path
 @pytest.mark.timeout(600)
 def test_a_standby_of_an_official_image_copies_the_primary_and_is_promoted(tmp_path: Path) -> None:
     needs: Needs = frozenset({PROCESSES})
-    with official_image(DEBIAN, tmp_path) as image, started("postgres-replicated", image, needs) as cluster:
+    with (
+        official_image(DEBIAN, tmp_path) as image,
+        servers_with_clients("postgres-replicated", image=image, needs=needs) as cluster,
+    ):
         with_a_table(cluster)
         until(lambda: cluster.key_count("n2") == 1)
         cluster.kill("n1")
