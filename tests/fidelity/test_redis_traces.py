@@ -125,6 +125,22 @@ def test_remaining_time_must_be_one_of_the_interval(left: int, state: str) -> No
     assert check(traffic.redis(2, 100, 100.2, "PTTL k", f":{left}")).state == state
 
 
+@pytest.mark.parametrize(
+    ("asked", "left", "state"),
+    [
+        (2001, 0, "possible"),
+        (2003, 0, "possible"),
+        (2003, 1, "possible"),
+        (2003, -2, "possible"),
+        (2003, 9, "impossible"),
+    ],
+)
+def test_remaining_time_of_a_key_that_is_about_to_expire(asked: float, left: int, state: str) -> None:
+    """The key expires between 2,001 and 2,010 ms."""
+    traffic = Traffic().redis(1, 1, 10, "SET k v PX 2000", OK)
+    assert check(traffic.redis(2, asked, asked + 0.2, "PTTL k", f":{left}")).state == state
+
+
 def test_time_is_that_of_the_recorded_clock() -> None:
     def asked(seconds: int) -> str:
         return check(Traffic().redis(1, 5, 6, "TIME", f"*2\r\n$10\r\n{seconds}\r\n$4\r\n5500")).state

@@ -150,7 +150,7 @@ class RedisSpecification(SteppedSpecification[SteppedConnection]):
         numbers = () if reply is None else [int(one) for one in _NUMBER.findall(reply.data)]
         for when, earliest, latest in self._ranges(request, moment) if numbers else ():
             for number in numbers:
-                if number > 1 and earliest <= when - number <= latest:
+                if number >= 0 and earliest <= when - number <= latest:
                     yield when - number
 
     def _edges(self, request: Request, moment: Moment) -> Iterator[int]:
