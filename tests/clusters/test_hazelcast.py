@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
+from hazelcast.errors import HazelcastClientNotActiveError
 
 from harness.clusters.abilities import PROCESSES, leader_of
 from harness.clusters.docker.cluster import DockerCluster
@@ -53,6 +55,29 @@ def test_the_last_elected_leader_of_the_locks_group_is_the_primary() -> None:
     for host, group in (("n1", "METADATA"), ("n2", "default"), ("n3", "METADATA")):
         found.on_log_line(host, f"com.hazelcast.VoteResponseHandlerTask({group}): [10.0.0.1]:5701 We are the LEADER!")
     assert found.leader() == "n2"
+
+
+class _SilentClient:
+    """A client whose request for a group is answered only by its own end."""
+
+    def __init__(self, **_settings: object) -> None:
+        self.cp_subsystem = self
+        self._ended = threading.Event()
+
+    def get_atomic_long(self, _name: str) -> None:
+        assert self._ended.wait(60)
+        raise HazelcastClientNotActiveError("the client has ended")  # type: ignore[no-untyped-call]
+
+    def shutdown(self) -> None:
+        self._ended.set()
+
+
+def test_a_request_for_the_group_that_is_not_answered_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = family()
+    monkeypatch.setattr("harness.clusters.docker.services.hazelcast.HazelcastClient", _SilentClient)
+    monkeypatch.setattr("harness.clusters.docker.services.hazelcast.MAKING", 0.01)
+    monkeypatch.setattr(found, "reached", lambda host: (host, 5701))
+    assert found._make_group() == "the client has ended"
 
 
 @pytest.mark.parametrize("reset_helps", [True, False])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import time
 from typing import Any, Final
 
@@ -34,6 +35,8 @@ GROUPS: Final = "rest/cp-subsystem/groups"
 RESET_PATH: Final = "rest/cp-subsystem/reset"
 RESET: Final = 20.0
 """Seconds within which a CP subsystem forms its groups; after that it is reset."""
+MAKING: Final = 15.0
+"""Seconds for one request to make the locks' group. Members that exclude each other answer it after two minutes."""
 JAVA: Final = (
     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m",
     "-Dhazelcast.config=/data/hazelcast.yaml", "-Dhazelcast.phone.home.enabled=false",
@@ -200,9 +203,12 @@ class HazelcastServers(RealPeers):
                     cluster_name=ACCOUNT, cluster_members=members, cluster_connect_timeout=5, invocation_timeout=10,
                     smart_routing=False,  # it would connect to the addresses that members announce
                 )  # fmt: skip
+                late = threading.Timer(MAKING, client.shutdown)  # the request itself has no limit; this ends it
+                late.start()
                 try:
                     client.cp_subsystem.get_atomic_long(PROBE).blocking().get()
                 finally:
+                    late.cancel()
                     client.shutdown()
         except HazelcastError as error:
             return str(error).partition("\n")[0]
