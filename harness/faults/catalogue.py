@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -89,6 +89,11 @@ def build_fault(spec: FaultSpec) -> Fault:
 def needs(spec: FaultSpec) -> Needs:
     """Return the abilities that a cluster needs for this fault at this event."""
     return frozenset(build_fault(spec).needs) | (frozenset({TAPS}) if is_on_command(spec) else frozenset())
+
+
+def needs_of(specs: Iterable[FaultSpec]) -> Needs:
+    """Return the abilities that a cluster needs for all of these faults."""
+    return frozenset(need for spec in specs for need in needs(spec))
 
 
 def refuse_overlap(spec: FaultSpec) -> None:

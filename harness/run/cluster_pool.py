@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from harness.clusters.abilities import DATA_FILES, DISKS, PROCESSORS, RELEASES, TAPS, TRAFFIC
 from harness.clusters.base import Cluster
 from harness.errors import HarnessError
-from harness.faults.catalogue import needs
+from harness.faults.catalogue import needs_of
 from harness.plan import Plan
 
 from .client_contents import client_contents
@@ -33,11 +33,11 @@ OF_CLIENTS: Final = frozenset({TRAFFIC, TAPS})
 def sharing_key(plan: Plan) -> tuple[str, ...]:
     """Return a sort key that brings those plans together which can share containers: first those of servers, which
     take the longest to start, then those of clients."""
-    needed = frozenset(need for spec in plan.faults for need in needs(spec))
     try:
         contents = client_contents(plan)
     except HarnessError:  # its own run says why
         contents = (), None
+    needed = needs_of(plan.faults)
     servers = (str(ability in needed) for ability in OF_SERVERS)
     return plan.kind, plan.image, str(plan.nodes), *servers, str(contents), str(bool(needed & OF_CLIENTS))
 

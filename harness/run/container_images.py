@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.clusters.kinds.releases import ALL_RELEASES
 from harness.errors import HarnessError
-from harness.faults.catalogue import needs
+from harness.faults.catalogue import needs_of
 from harness.plan import Plan
 
 from .completion import complete
@@ -47,5 +47,5 @@ def require_image(image: str, report: Report) -> None:
 
 def _contents(plan: Plan) -> tuple[Any, ...]:
     """Return what decides a plan's images."""
-    needed = frozenset(need for spec in plan.faults for need in needs(spec))
-    return plan.kind, plan.image, plan.server_options.get("release"), plan.lock, plan.requires, needed
+    release = plan.server_options.get("release")
+    return plan.kind, plan.image, release, plan.lock, plan.requires, needs_of(plan.faults)

@@ -13,7 +13,7 @@ import msgspec
 from harness.clusters.client_host import AGENT
 from harness.clusters.kinds import KINDS
 from harness.clusters.sim.cluster import SimCluster
-from harness.faults.catalogue import build_fault, needs
+from harness.faults.catalogue import build_fault, needs_of
 from harness.plan import Plan
 from harness.worker import world
 from harness.worker.client_program import find_lock, stock_of
@@ -82,7 +82,7 @@ def open_containers(
         seed=plan.seed,
         resource=_resource_of(plan),
         options=plan.server_options,
-        needs=frozenset(need for spec in plan.faults for need in needs(spec)),
+        needs=needs_of(plan.faults),
         releases=[release for spec in plan.faults for release in build_fault(spec).releases()],
         image=plan.image,
         report=report,
@@ -135,7 +135,7 @@ def open_ssh(plan: Plan, report: Callable[[str], None] = _no_report) -> SshClust
         ),
         resource=_resource_of(plan),
         options=plan.server_options,
-        needs=frozenset(need for spec in plan.faults for need in needs(spec)),
+        needs=needs_of(plan.faults),
         report=report,
     )
 
