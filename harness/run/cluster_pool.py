@@ -15,7 +15,6 @@ from harness.errors import HarnessError
 from harness.faults.catalogue import needs_of
 from harness.plan import Plan
 
-from .client_contents import client_contents
 from .opening import open_containers
 
 if TYPE_CHECKING:  # importing them loads the Docker SDK, which an installation for the simulator does not have
@@ -33,13 +32,15 @@ OF_CLIENTS: Final = frozenset({TRAFFIC, TAPS})
 def sharing_key(plan: Plan) -> tuple[str, ...]:
     """Return a sort key that brings those plans together which can share containers: first those of servers, which
     take the longest to start, then those of clients."""
+    from .client_contents import client_contents  # loads what builds images and environments
+
     try:
         contents = client_contents(plan)
     except HarnessError:  # its own run says why
         contents = (), None
     needed = needs_of(plan.faults)
     servers = (str(ability in needed) for ability in OF_SERVERS)
-    return plan.kind, plan.image, str(plan.nodes), *servers, str(contents), str(bool(needed & OF_CLIENTS))
+    return plan.kind, str(plan.nodes), plan.image, *servers, str(contents), str(bool(needed & OF_CLIENTS))
 
 
 class ClusterPool:

@@ -17,14 +17,14 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace as with_
 
-from harness.clusters.abilities import DISKS
 from harness.clusters.kinds import KINDS, can_run, own_kinds
 from harness.errors import UsageError, unknown_name
-from harness.faults.catalogue import default_specs, fault_class, fault_names, needs
+from harness.faults.catalogue import default_specs, fault_class, fault_names
 from harness.faults.process import ClientCrash, Kill
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
 from harness.plan import BACKENDS, FaultSpec, Plan
+from harness.run.cluster_pool import sharing_key
 from harness.run.completion import complete
 from harness.run.fault_engine import first_strike_s
 from harness.run.lock_facts import find_info
@@ -130,8 +130,7 @@ class ComparisonJob:
     @property
     def where(self) -> tuple[str, ...]:
         """Sort key: jobs that can reuse the same containers have the same first values."""
-        needed = {need for spec in self.plans[0].faults for need in needs(spec)}
-        return self.plans[0].kind, str(self.plans[0].nodes), str(DISKS in needed), self.lock, self.part, self.name
+        return *sharing_key(self.plans[0]), self.lock, self.part, self.name
 
 
 # Locks.
