@@ -289,6 +289,8 @@ def test_the_client_has_the_project_and_what_a_lock_needs(engine: docker.DockerC
     code += "; print(c.names())"
     assert "redlock" in output(engine, reference, "python3", "-c", code)
     assert output(engine, reference, "sh", "-c", "which nft iptables nsenter").count("\n") == 3
+    code = "import harness, os; print(harness.__file__, os.path.exists(harness.__cached__))"
+    assert output(engine, reference, "python3", "-c", code).split() == ["/opt/lock-harness/harness/__init__.py", "True"]
 
 
 @pytest.mark.docker
