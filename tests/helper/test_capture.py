@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
-from harness.clusters.docker.helper.capture import Capture
+from harness.clusters.docker.helper.capture import BLOCK_MS, RECORD, Capture
 from harness.clusters.docker.helper.namespaces import Namespace
 from harness.clusters.docker.wire import connections
 
@@ -66,6 +69,67 @@ def test_data_of_both_directions_is_captured_with_its_times(hosts: list[tuple[Na
     times = [event.time for event in events]
     assert began - 1_000_000 < min(times) <= max(times) < ended + 1_000_000
     assert {event.by for event in events if event.what == "end"} == {"client", "server"}
+
+
+def test_packet_that_only_acknowledges_is_not_captured(hosts: list[tuple[Namespace, str]]) -> None:
+    capture = Capture(hosts[0][0], PORT)
+    exchange(hosts, PORT, b"ask", b"a" * 200_000)
+    records, place, found = capture.part(0, capture.stop()["bytes"]), 0, []
+    while place < len(records):
+        *_, flags, size = RECORD.unpack_from(records, place)
+        found.append((size > 0, flags > 0))
+        place += RECORD.size + size
+    assert (True, False) in found
+    assert (False, False) not in found
+
+
+def test_many_packets_wake_the_helper_seldom(hosts: list[tuple[Namespace, str]]) -> None:
+    capture = Capture(hosts[0][0], PORT)
+    thread = next(one for one in threading.enumerate() if one.name == f"capture-{hosts[0][0].pid}")
+    before, began = switches(thread), time.monotonic()
+    for _ in range(100):
+        exchange(hosts, PORT, b"ask", b"answer")
+    woken, took_s = switches(thread) - before, time.monotonic() - began
+    facts = capture.stop()
+    assert facts["bytes"] > 100 * (2 * RECORD.size + len(b"askanswer"))
+    assert woken < 20 + 4 * took_s / (BLOCK_MS / 1e3)
+
+
+def switches(thread: threading.Thread) -> int:
+    """How often a thread of this process has given up its processor, to wait."""
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text(encoding="ascii")
+    return int(status.split("voluntary_ctxt_switches:")[1].split()[0])
+
+
+def test_memory_for_packets_is_used_again(hosts: list[tuple[Namespace, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.clusters.docker.helper.capture.BLOCKS", 8)
+    capture = Capture(hosts[0][0], PORT)
+    for number in range(20):
+        exchange(hosts, PORT, b"ask", bytes([number]) * 200_000)
+    facts = capture.stop()
+    assert facts["lost"] == 0
+    sent = [event.data for event in connections(capture.part(0, facts["bytes"])) if event.what == "out"]
+    assert b"".join(sent) == b"".join(bytes([number]) * 200_000 for number in range(20))
+
+
+def test_packets_without_memory_are_counted_as_lost(
+    hosts: list[tuple[Namespace, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_take, take = Event(), Capture._take
+
+    def take_late(capture: Capture, start: int) -> Any:
+        may_take.wait(20)
+        return take(capture, start)
+
+    monkeypatch.setattr("harness.clusters.docker.helper.capture.BLOCKS", 2)
+    monkeypatch.setattr(Capture, "_take", take_late)
+    capture = Capture(hosts[0][0], PORT)
+    for _ in range(5):
+        exchange(hosts, PORT, b"ask", b"a" * 200_000)
+    may_take.set()
+    facts = capture.stop()
+    assert facts["bytes"] > 0
+    assert facts["lost"] > 0
 
 
 def test_other_ports_are_not_captured(hosts: list[tuple[Namespace, str]]) -> None:
