@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.clusters.abilities import LOCK_KEYS, WIRE
 from harness.clusters.base import Cluster
 from harness.clusters.kinds import KINDS
+from harness.clusters.wire import WireRecording
 from harness.documents.lock import LockFacts
 from harness.documents.messages import TraceMode
 from harness.errors import HarnessError
@@ -68,9 +69,8 @@ class RunStart:
 class Recording:
     """A recorded run: its history, in the order of time, and facts about its cluster and libraries.
 
-    ``messages`` are those of a simulation. ``wire`` are recordings of servers by host (see
-    :func:`harness.clusters.wire.unpack`), ``sockets`` the logs of clients' sockets (see
-    :mod:`harness.history.socket_entries`), and ``hosts`` their names by address."""
+    ``messages`` are those of a simulation. ``wire`` are recordings of servers by host, ``sockets`` the logs of clients'
+    sockets (see :mod:`harness.history.socket_entries`), and ``hosts`` their names by address."""
 
     history: History
     folder: Path | None
@@ -78,7 +78,7 @@ class Recording:
     versions: dict[str, str] = field(default_factory=dict)
     messages: LoggedMessages | None = None
     sockets: dict[str, list[list[Any]]] = field(default_factory=dict)
-    wire: dict[str, bytes] = field(default_factory=dict)
+    wire: dict[str, WireRecording] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
 
 

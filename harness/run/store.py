@@ -16,13 +16,14 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from harness.clusters.wire import WireRecording, pack
 from harness.errors import UsageError
 from harness.files import cannot_write, is_being_written, make_writable, write_file
 
@@ -154,12 +155,12 @@ def write_logs(folder: Path, logs: dict[str, str]) -> None:
         write_file(folder / LOGS / f"{host}.log", text)
 
 
-def write_wire(folder: Path, recordings: dict[str, bytes]) -> None:
+def write_wire(folder: Path, recordings: Mapping[str, WireRecording]) -> None:
     """Write the recorded traffic of each server into the folder ``wire``, if there is any."""
-    for host, packed in recordings.items():
+    for host, recording in recordings.items():
         with store_errors(folder):
             (folder / WIRE).mkdir(exist_ok=True)
-        write_file(folder / WIRE / f"{host}.jsonl.gz", packed)
+        write_file(folder / WIRE / f"{host}.jsonl.gz", pack(recording))
 
 
 def find_run(given: Path) -> Path:

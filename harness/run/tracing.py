@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from harness.checkers.base import Verdict
 from harness.clusters.kinds import KINDS
-from harness.clusters.wire import unpack
 from harness.documents.messages import LOG
 from harness.files import write_file
 from harness.trace.log import LoggedMessages
@@ -34,5 +33,4 @@ def _messages(recording: Recording) -> LoggedMessages:
         return recording.messages
     from harness.trace.recordings import recorded_messages
 
-    unpacked = [unpack(packed, host) for host, packed in recording.wire.items()]
-    return recorded_messages(unpacked, recording.hosts, recording.sockets)
+    return recorded_messages(recording.wire.values(), recording.hosts, recording.sockets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from itertools import permutations
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from harness.clusters.docker.helper.capture import FIN, RECORD, RST, SYN
 from harness.clusters.docker.wire import connections
 from harness.clusters.wire import SCHEMA, WireEvent, WireRecording, pack, unpack
 from harness.errors import UsageError
+from harness.run.store import write_wire
 
 CLIENT, PORT = bytes([10, 0, 0, 5]), 40_000
 
@@ -87,6 +89,12 @@ def test_recording_is_read_back_as_it_was_packed() -> None:
     events = (WireEvent(time=1, what="in", connection=1, data=b"\x00\xff"), WireEvent(time=2, what="kill", until=3))
     recording = WireRecording(schema=SCHEMA, host="n1", kind="redis-single", wall_ns=5, lost=2, events=events)
     assert unpack(pack(recording), "n1.jsonl.gz") == recording
+
+
+def test_recording_is_a_file_of_the_run(tmp_path: Path) -> None:
+    recording = WireRecording(schema=SCHEMA, host="n1", kind="redis-single", wall_ns=5, cut_ns=7)
+    write_wire(tmp_path, {"n1": recording})
+    assert unpack((tmp_path / "wire" / "n1.jsonl.gz").read_bytes(), "n1.jsonl.gz") == recording
 
 
 WHOLE = pack(WireRecording(schema=SCHEMA, host="n1", kind="redis-single", wall_ns=5))

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from harness.clusters.wire import WireRecording
+
 Tap = Callable[[str, str, str, str], None]
 """Callback for each command on the network, called at the moment it passes: (``"request"`` or ``"reply"``, client host,
 server host, command name)."""
@@ -114,5 +116,5 @@ class WireRecordings(Protocol):
         """Return the entries of :mod:`harness.history.socket_entries` of a run that has ended: by client, a list for
         each of its processes."""
 
-    def wire(self) -> dict[str, bytes]:
-        """Return the recordings of a run that has ended, by server; see :func:`harness.clusters.wire.unpack`."""
+    def wire(self) -> dict[str, WireRecording]:
+        """Return the recordings of a run that has ended, by server."""

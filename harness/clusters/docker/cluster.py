@@ -24,6 +24,7 @@ from harness.clusters.floods import Floods, floods_class
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.key_watch import KeyWatch
 from harness.clusters.real_cluster import RealCluster, Report, dated
+from harness.clusters.wire import WireRecording
 from harness.errors import EnvironmentLacking
 
 from .clocks import ClockMethods
@@ -357,8 +358,8 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
     def socket_logs(self) -> dict[str, list[list[Any]]]:
         return {client.name: client.socket_logs for client in map(self._client, self._names)}
 
-    def wire(self) -> dict[str, bytes]:
-        return dict(self._wire.packed)
+    def wire(self) -> dict[str, WireRecording]:
+        return dict(self._wire.recordings)
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
         return self._client(client).launch(job, record)

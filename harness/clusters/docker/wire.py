@@ -16,7 +16,7 @@ from typing import Any, Final
 from harness.clusters.docker.containers.engine import Box, in_parallel
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.helper.capture import FIN, RECORD, RST, SYN
-from harness.clusters.wire import SCHEMA, What, WireEvent, WireRecording, pack
+from harness.clusters.wire import SCHEMA, What, WireEvent, WireRecording
 
 _HALF: Final = 1 << 31
 
@@ -105,8 +105,8 @@ class WireRecorder:
         self._helper: Helper | None = None
         self._boxes: dict[str, Box] = {}
         self._events: dict[str, list[WireEvent]] = {}
-        self.packed: dict[str, bytes] = {}
-        """Files of the recordings by host, once it has ended."""
+        self.recordings: dict[str, WireRecording] = {}
+        """Recordings by host, once they have ended."""
 
     def begin(self, helper: Helper, boxes: Mapping[str, Box], ports: Mapping[str, int]) -> None:
         """Record the traffic of these hosts' ports from now on."""
@@ -127,19 +127,17 @@ class WireRecorder:
                 self._events[host].append(event)
 
     def end(self, kind: str) -> None:
-        """End the recording, and pack what was recorded."""
+        """End the recording."""
         assert self._helper is not None, "it has not begun"
         captured = in_parallel(partial(self._helper.captured, box) for box in self._boxes.values())
         for name, (records, facts) in zip(self._boxes, captured, strict=True):
             events = sorted([*connections(records), *self._events[name]], key=lambda event: event.time)
-            self.packed[name] = pack(
-                WireRecording(
-                    schema=SCHEMA,
-                    host=name,
-                    kind=kind,
-                    wall_ns=facts["wall_ns"],
-                    lost=facts["lost"],
-                    cut_ns=facts["cut_ns"],
-                    events=tuple(events),
-                )
+            self.recordings[name] = WireRecording(
+                schema=SCHEMA,
+                host=name,
+                kind=kind,
+                wall_ns=facts["wall_ns"],
+                lost=facts["lost"],
+                cut_ns=facts["cut_ns"],
+                events=tuple(events),
             )
