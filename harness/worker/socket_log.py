@@ -29,6 +29,8 @@ BATCH: Final = 64
 MOST_ENTRIES: Final = 2_000_000
 MOST_SOURCE: Final = 100_000
 """Number of characters of a source file."""
+_PEEK: Final = int(socket.MSG_PEEK)
+"""A member of an enum takes a microsecond for each ``&``."""
 _OTHER: Final = -1
 """Number of a connection that is not to one of the servers."""
 
@@ -99,7 +101,7 @@ class SocketLog:
             got = original(sock, *arguments, **named)
             number = self._number(sock)
             flags = named.get("flags", arguments[-1] if len(arguments) > flags_at else 0)
-            if number != _OTHER and got and not flags & socket.MSG_PEEK:
+            if number != _OTHER and got and not flags & _PEEK:
                 size = got if isinstance(got, int) else len(got)
                 self._add([RECEIVED, number, time.monotonic_ns(), size])
             return got
