@@ -115,8 +115,7 @@ class Registry(Generic[Plugin]):
             return own
         points = self._points().get(name, ())
         if not points:
-            known = [*self.own, *self._points()]
-            raise unknown_name(self.what, name, known) if self.unknown is None else self.unknown(name, known)
+            raise self._unknown(name)
         if len(points) > 1:
             sources = " and ".join(f"{point.value} of {_distribution(point)}" for point in points)
             raise UsageError(f"the {self.what} {name!r} is ambiguous: {sources}; give it as package.module:Class")
@@ -133,6 +132,15 @@ class Registry(Generic[Plugin]):
         """Return whether a name may be a plug-in's: ours, an entry point's, or ``package.module:Class``. No module of a
         user's is imported to find out."""
         return name in self.own or ":" in name or name in self._points()
+
+    def refuse_unknown(self, name: str) -> None:
+        """Raise the error of :meth:`find` for a name that no plug-in can have; see :meth:`has`."""
+        if not self.has(name):
+            raise self._unknown(name)
+
+    def _unknown(self, name: str) -> Exception:
+        known = [*self.own, *self._points()]
+        return unknown_name(self.what, name, known) if self.unknown is None else self.unknown(name, known)
 
     def forget(self) -> None:
         """Forget the plug-ins that were found, so that :meth:`known` knows only ours."""

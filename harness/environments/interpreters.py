@@ -25,6 +25,7 @@ from .programs import program_runtime, required_releases
 from .requirements import InlineMetadata, inline_metadata, is_python, parse, unsatisfied
 from .resolution import PATCH
 from .runtime import OF_SERVICE, runtime, search_runtime
+from .spelling import refuse_misspelled
 from .store import Progress, environment
 from .uv import find_python
 
@@ -76,6 +77,7 @@ def interpreter_for(
     if re.fullmatch(r"\d+\.\d+(\.\d+)?", python) and Version(python) < OLDEST:
         raise UsageError(f"--python {python}: the harness needs Python {OLDEST} or later")
     given = _python_requirements(lock, with_)
+    refuse_misspelled(lock, [one.name for one in given])
     needs = _needs(lock, python)
     named = {canonicalize_name(one.name) for one in given}
     # A requirement of the user takes the place of the release that the catalogue has tested.
@@ -97,6 +99,7 @@ def container_requirements(lock: str, with_: Sequence[str] = (), python: str = "
     Raises UsageError if ``python``, or the file of a user's class, requires another Python than containers have.
     """
     given = _python_requirements(lock, with_)
+    refuse_misspelled(lock, [one.name for one in given])
     needs = _needs(lock, python)
     if needs.python and not _is_image_python(needs.python):
         raise UsageError(f"{lock} requires Python {needs.python}, and client containers have Python {IMAGE_PYTHON}")

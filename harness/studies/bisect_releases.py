@@ -29,7 +29,16 @@ from harness.run.store import writable
 from harness.wording import counted
 
 from .bisect import Bisection, Range, bisect, conclusion
-from .release_trials import OnLine, Releases, documented, refuse_other_clusters, store_run, story_with, try_release
+from .release_trials import (
+    OnLine,
+    Releases,
+    documented,
+    refuse_misspelled_lock,
+    refuse_other_clusters,
+    store_run,
+    story_with,
+    try_release,
+)
 
 OUTCOMES: Final = {"bad": "fails", "good": "does not fail", "unknown": "unknown, skipped", "missing": "skipped"}
 
@@ -59,6 +68,7 @@ class BisectRequest:
             raise UsageError(f"--good and --bad must be two releases, got {self.good} and {self.bad}")
         if not self.question.seeds:
             raise UsageError("a question needs at least one seed")
+        refuse_misspelled_lock(self.question.plan, self.package)
         return self
 
 

@@ -24,6 +24,7 @@ from .release_trials import (
     Releases,
     cell_of,
     documented,
+    refuse_misspelled_lock,
     refuse_other_clusters,
     store_run,
     story_with,
@@ -50,6 +51,7 @@ class VersionsRequest:
             raise UsageError("a comparison of releases needs at least one plan")
         for named in self.plans:
             refuse_other_clusters(named.plan)
+            refuse_misspelled_lock(named.plan, self.package)
             if not named.seeds:
                 raise UsageError(f"plan {named.name}: expected at least one seed")
         return self

@@ -20,6 +20,8 @@ from harness.documents.bisect import BisectQuestion, BisectTrial
 from harness.documents.story import Story
 from harness.documents.versions import VersionCell, VersionPlan, VersionRun
 from harness.environments.programs import program_runtime
+from harness.environments.requirements import parse
+from harness.environments.spelling import refuse_misspelled
 from harness.errors import HarnessError, UsageError
 from harness.plan import Plan
 from harness.run.interpreter import interpreter_of
@@ -75,6 +77,12 @@ def refuse_other_clusters(plan: Plan) -> None:
         return
     if plan.cluster != "sim" or (plan.runs_on and "sim" not in plan.runs_on):
         raise UsageError("releases are compared on the simulator: this plan runs on docker only")
+
+
+def refuse_misspelled_lock(plan: Plan, package: str) -> None:
+    """Raise UsageError for a plan whose lock no release of the package can have. Otherwise every trial of a bisection
+    would build an environment and then say that the lock cannot be loaded."""
+    refuse_misspelled(plan.lock, [package, *(one.name for one in parse(plan.requires, "requires"))])
 
 
 # The question of a bisection.

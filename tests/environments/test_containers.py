@@ -39,7 +39,8 @@ def test_a_users_requirement_takes_the_place_of_the_catalogues() -> None:
 
 def test_a_requirement_in_the_file_of_a_users_class_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("old_release.py").write_text('# /// script\n# dependencies = ["redis==3.5.3"]\n# ///\nimport redis\n')
+    stated = '# /// script\n# dependencies = ["redis==3.5.3"]\n# ///\n'
+    Path("old_release.py").write_text(f"{stated}import redis\n\n\nclass Lock: ...\n")
     assert container_requirements("old_release:Lock") == ("redis==3.5.3",)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -112,3 +112,49 @@ def test_a_library_that_only_the_environment_will_have_is_accepted(
 ) -> None:
     interpreter_for("no_such_library:Lock", ["no-such-library==1"])
     assert requested_environments[0][1][0] == "no-such-library==1"
+
+
+@pytest.mark.parametrize(
+    ("lock", "with_", "said"),
+    [
+        ("redis-tokne", [], r"no lock is called 'redis-tokne'; did you mean redis-token"),
+        ("redis-tokne", ["redis==1.0", "six==1.0"], r"no lock is called 'redis-tokne'; did you mean redis-token"),
+        ("pottery-redlok", ["pottery==1.0"], r"no lock is called 'pottery-redlok'; did you mean pottery-redlock"),
+        ("my_file:MyLokc", [], r"^my_file:MyLokc: my_file has no class called 'MyLokc'; did you mean MyLock\?$"),
+        ("no_such_file:MyLock", ["redis==1.0"], "no_such_file:MyLock: there is no module 'no_such_file'"),
+        (":MyLock", ["redis==1.0"], "':MyLock' is not of the form package.module:Class"),
+    ],
+)
+@pytest.mark.parametrize("needs", [interpreter_for, interpreters.container_requirements])
+def test_a_misspelled_lock_is_refused_before_an_environment_is_built(
+    requested_environments: list[tuple[str, Sequence[str]]],
+    project: Path,
+    lock: str,
+    with_: list[str],
+    said: str,
+    needs: Callable[[str, Sequence[str], str], object],
+) -> None:
+    (project / "my_file.py").write_text(LOCK)
+    with pytest.raises(UsageError, match=said):
+        needs(lock, with_, "" if needs is interpreters.container_requirements else "3.99")
+    assert requested_environments == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "text"),
+    [
+        ("a-plug-in", ""),  # of the distribution that is required
+        ("my_file:Made", f"{LOCK}\nMade = MyLock\n"),
+        ("my_file:Made", f"{LOCK}\nfrom somewhere import Made\n"),
+        ("my_file:Made", f"{LOCK}\nfrom somewhere import *\n"),
+        ("my_file:Made", f"{LOCK}\nglobals()['Made'] = MyLock\n"),
+        ("my_file:Made", f"{LOCK}\ndef __getattr__(name):\n    return MyLock\n"),
+        ("my_file:Made", "def broken(:\n"),
+    ],
+)
+def test_a_lock_that_the_environment_may_have_is_not_refused(
+    requested_environments: list[tuple[str, Sequence[str]]], project: Path, lock: str, text: str
+) -> None:
+    (project / "my_file.py").write_text(text)
+    interpreter_for(lock, ["no-such-library==1"])
+    assert len(requested_environments) == 1

@@ -216,3 +216,11 @@ def test_a_stored_run_is_a_question_about_its_violations(world: World, tmp_path:
     assert command("--good", "3.0", "--bad", "1.0", "--question", str(run), "--out", str(tmp_path / "store")) == 0
     (folder,) = (tmp_path / "store" / "bisections").iterdir()
     assert load_bisect(folder / "bisect.json").question.look_for == ("liveness",)
+
+
+def test_a_misspelled_lock_is_refused_before_releases_are_listed_or_tried(world: World) -> None:
+    plan = Plan(lock="redis-tokne")
+    misspelled = request(question=BisectQuestion(plan=plan, look_for=(), seeds=(0,)), package="redis")
+    with pytest.raises(UsageError, match="no lock is called 'redis-tokne'; did you mean redis-token"):
+        bisect_releases.bisect_releases(misspelled)
+    assert (world.listed_with, world.tried) == ({}, [])

@@ -105,6 +105,7 @@ def test_wrong_requests_are_refused(world: World) -> None:
         ((), "at least one plan"),
         ((docker,), "on the simulator"),
         ((VersionPlan(name="p", plan=PLAN),), "plan p: expected at least one seed"),
+        ((VersionPlan(name="p", plan=Plan(lock="redis-tokne"), seeds=(0,)),), "no lock is called 'redis-tokne'"),
     ):
         with pytest.raises(UsageError, match=message):
             compare_releases.compare_releases(VersionsRequest(plans, "redis", ("1.0", "2.0")))
