@@ -77,7 +77,7 @@ class HeadName(msgspec.Struct):
 
 
 class StudyHead(msgspec.Struct, kw_only=True):
-    """The keys that comparisons, sweeps and hunts have in common."""
+    """The keys that comparisons, sweeps, hunts and bisections have in common."""
 
     started_at: str = ""
     command: str = ""
@@ -111,3 +111,10 @@ class HuntHead(StudyHead, kw_only=True):
     lock: str
     findings: list[HeadFinding]
     schedules: int
+
+
+class BisectHead(StudyHead, kw_only=True):
+    """The keys of ``bisect.json`` that the list of bisections shows."""
+
+    lock: str
+    conclusion: str = ""

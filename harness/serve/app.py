@@ -27,10 +27,10 @@ from .guard import Guard
 from .index import Index, Run, Unreadable, read_results
 from .query import PAGE, BadQuery, Choices, Query
 from .status_page import StatusPage, StatusQuery
-from .studies import Studies
+from .studies import SORTS, Studies
 from .trends_page import FRONT, TrendsPage
 
-FRONTS: Final = ("comparison.html", "sweep.html", "hunt.html", FRONT)
+FRONTS: Final = (*(f"{name}.html" for name, _ in SORTS.values()), FRONT)
 """Pages that represent a folder of the store that is not a run's folder, in the order of preference."""
 FOR_STRANGERS: Final = {"cross-origin-resource-policy": "cross-origin"}
 """Header of the icon: browsers also request it for stored pages, which count as another origin here."""
@@ -41,6 +41,8 @@ EMPTY: Final = {
                     "harness sweep redis-token --ttl 1s,2s,5s --hold 50ms,200ms --pause 0,1s,3s"),
     stores.HUNTS: ("Hunts", "Searches for schedules in which a lock fails, and what they found.",
                    f"harness hunt redlock --faults {ClockJump.name}"),
+    stores.BISECTIONS: ("Bisections", "Searches for the release of a package that introduced or fixed a failure.",
+                        "harness bisect redis-py-lock --package redis --good 3.0.0 --bad 2.10.6 --workload context"),
 }  # fmt: skip
 
 
@@ -155,7 +157,7 @@ class StorePages:
         return StreamingResponse(zipped.stream(self.store, (lock, name)), headers=headers)
 
     def all_studies(self, request: Request) -> Response:
-        """Show the list of comparisons or of sweeps."""
+        """Show the list of the studies of one sort."""
         folder = request.url.path.strip("/")
         title, about, command = EMPTY[folder]
         return pages.answer(

@@ -34,6 +34,7 @@ NAVIGATION: Final = (
     ("comparisons", "/comparisons/", "Comparisons"),
     ("sweeps", "/sweeps/", "Sweeps"),
     ("hunts", "/hunts/", "Hunts"),
+    ("bisections", "/bisections/", "Bisections"),
     ("trends", "/trends", "Trends"),
 )
 

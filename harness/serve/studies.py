@@ -1,4 +1,4 @@
-"""Lists of the comparisons, sweeps and hunts in a store."""
+"""Lists of the comparisons, sweeps, hunts and bisections in a store."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from harness.documents.heads import ComparisonHead, HuntHead, SweepHead
+from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, SweepHead
 from harness.run import store as stores
 from harness.wording import counted
 
@@ -18,12 +19,20 @@ from . import files
 from .index import LARGEST, when_of, why
 
 INTERRUPTED = "Interrupted: the page shows what was measured before the interruption."
+Head = ComparisonHead | SweepHead | HuntHead | BisectHead
+SORTS: Final[dict[str, tuple[str, type[Head]]]] = {
+    stores.COMPARISONS: ("comparison", ComparisonHead),
+    stores.SWEEPS: ("sweep", SweepHead),
+    stores.HUNTS: ("hunt", HuntHead),
+    stores.BISECTIONS: ("bisect", BisectHead),
+}
+"""Folder of the store → the stem of the file names in each of its studies, and what the list reads of a document."""
 _Stamp = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A comparison, a sweep or a hunt.
+    """A comparison, a sweep, a hunt or a bisection.
 
     ``parts`` is its folder in the store. ``when`` is in UTC. ``page`` is the name of its page, and ``others`` are the
     names of its other files. ``trouble`` says what is wrong with it, empty if nothing is.
@@ -39,14 +48,14 @@ class Study:
     trouble: str = ""
 
 
-def title_of(head: ComparisonHead | SweepHead | HuntHead) -> str:
+def title_of(head: Head) -> str:
     """Return the title of a study in the list."""
     if isinstance(head, ComparisonHead):
         return f"{counted(len(head.locks), 'lock')} under {counted(len(head.nemeses), 'fault')}"
     return head.lock
 
 
-def about(head: ComparisonHead | SweepHead | HuntHead) -> str:
+def about(head: Head) -> str:
     """Return what the list tells about a study beside its title."""
     match head:
         case ComparisonHead():
@@ -60,17 +69,17 @@ def about(head: ComparisonHead | SweepHead | HuntHead) -> str:
             found = counted(new, "failure") if new else "no failure"
             limits = f" and {counted(known, 'known limit')}" if known else ""
             return f"{found}{limits} in {counted(head.schedules, 'schedule')}"
+        case BisectHead():
+            return head.conclusion
 
 
 class Studies:
-    """The comparisons, the sweeps, or the hunts, of ``store``; each is read again when its document has changed."""
+    """The studies in one folder of ``store``; each is read again when its document has changed."""
 
     def __init__(self, store: Path, folder: str) -> None:
         self.store, self.folder = store, folder
-        self.name = folder.removesuffix("s")
-        """The stem of the file names in each study's folder."""
-        head = {stores.COMPARISONS: ComparisonHead, stores.SWEEPS: SweepHead, stores.HUNTS: HuntHead}[folder]
-        self._decode: Callable[[bytes], ComparisonHead | SweepHead | HuntHead] = msgspec.json.Decoder(head).decode
+        self.name, head = SORTS[folder]
+        self._decode: Callable[[bytes], Head] = msgspec.json.Decoder(head).decode
         self._seen: dict[Path, tuple[_Stamp, Study]] = {}
 
     def all(self) -> list[Study]:

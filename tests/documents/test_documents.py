@@ -12,7 +12,7 @@ import pytest
 
 from harness import documents
 from harness.documents import schemas
-from harness.documents.heads import ComparisonHead, HuntHead, RunHead, SweepHead
+from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, RunHead, SweepHead
 
 SAMPLES = Path(__file__).parent / "samples"
 LOADERS: dict[str, Callable[[Path], msgspec.Struct]] = {
@@ -133,6 +133,7 @@ def is_part(head: Any, whole: Any) -> bool:
 HEADS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "results": (RunHead, documents.RunDocument),
     "hunt": (HuntHead, documents.HuntDocument),
+    "bisect": (BisectHead, documents.BisectDocument),
     "comparison": (ComparisonHead, documents.ComparisonDocument),
     "sweep": (SweepHead, documents.SweepDocument),
 }
@@ -145,3 +146,9 @@ def test_the_head_of_a_document_says_what_the_document_says(name: str) -> None:
     head = documents.plain(msgspec.json.decode(data, type=kind))
     assert set(head) <= set(whole.__struct_encode_fields__)
     assert is_part(head, json.loads(data))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_the_keys_of_a_head_are_those_of_the_document(name: str) -> None:
+    head, whole = HEADS[name]
+    assert set(head.__struct_encode_fields__) <= set(whole.__struct_encode_fields__)

@@ -13,7 +13,7 @@ from tests.serve import stores
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of 250 whole runs, a comparison, a sweep and a hunt. Beside it lies a file that must not be shown."""
+    """A store of 250 whole runs and one study of each sort. Beside it lies a file that must not be shown."""
     home = tmp_path_factory.mktemp("home")
     (home / "secret.json").write_text('"the secret"')
     (home / "store-of-others").mkdir()
@@ -22,6 +22,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stores.study(made, "comparisons", "20261121T200000Z", stores.COMPARISON)
     stores.study(made, "sweeps", "20261121T210000Z-redis-token", stores.SWEEP)
     stores.study(made, "hunts", "20261121T220000Z-redlock", stores.HUNT)
+    stores.study(made, "bisections", "20261121T230000Z-redis-py-lock", stores.BISECTION)
     (made / "latest").symlink_to(f"redlock/{stores.name(0)}")
     return made
 

@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from harness.serve.studies import SORTS
+
 LOCKS: Final = ("redlock", "redis-token", "etcd-mutex", "zookeeper-sequential", "mysql-unique")
 FAULTS: Final = ("clock-skew", "client-pause", "partition-halves", "kill-amnesia")
 BEGAN: Final = datetime(2026, 11, 1, tzinfo=UTC)
@@ -76,8 +78,8 @@ def fill(store: Path, count: int) -> Path:
 
 
 def study(store: Path, folder: str, when: str, document: Any) -> Path:
-    """Add a comparison, a sweep or a hunt with this document."""
-    where, stem = store / folder / when, folder.removesuffix("s")
+    """Add a comparison, a sweep, a hunt or a bisection with this document."""
+    where, (stem, _) = store / folder / when, SORTS[folder]
     where.mkdir(parents=True)
     (where / f"{stem}.json").write_text(document if isinstance(document, str) else json.dumps(document))
     (where / f"{stem}.html").write_text(REPORT)
@@ -92,6 +94,12 @@ SWEEP: Final = {"schema": 1, "started_at": "2026-11-21T21:00:00Z", "command": "h
                 "points": [{"ttl": 1.0}]}  # fmt: skip
 HUNT: Final = {"schema": 1, "started_at": "2026-11-21T22:00:00Z", "command": "harness hunt redlock", "lock": "redlock",
                "findings": [{"broken": ["mutual-exclusion"]}], "schedules": 1160}  # fmt: skip
+
+
+BISECTION: Final = {
+    "schema": 1, "started_at": "2026-11-21T23:00:00Z", "command": "harness bisect", "lock": "redis-py-lock",
+    "conclusion": "redis 3.0.0 fixed the failure; 2.10.6 is the last release before it.",
+}  # fmt: skip
 
 
 def _results_are(text: str | bytes) -> Callable[[Path], object]:
@@ -193,6 +201,7 @@ def damaged(store: Path) -> dict[str, Path]:
     study(store, "comparisons", "20261121T200000Z", '{"locks": 3')
     study(store, "sweeps", "20261121T200000Z-x", {"lock": HTML, "points": []})
     study(store, "hunts", "20261121T200000Z-y", {"lock": HTML, "findings": [], "schedules": "many"})
+    study(store, "bisections", "20261121T200000Z-z", {"lock": HTML, "conclusion": f"{HTML} fixed the failure."})
     (store / "comparisons" / "empty").mkdir()
     (store / "sweeps" / "a file").write_text("")
     (store / "results.db").write_text("no database")

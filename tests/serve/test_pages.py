@@ -23,6 +23,7 @@ from tests.serve import stores
 from tests.serve.asking import Answer, request
 
 FIRST = f"/runs/redlock/{stores.name(0)}/"
+BISECTION = "/store/bisections/20261121T230000Z-redis-py-lock/"
 
 
 def rows(answer: Answer) -> list[str]:
@@ -156,6 +157,7 @@ def test_folders_redirect_to_their_page(app: Guard) -> None:
         ("/store/latest/", FIRST),
         ("/store/comparisons/20261121T200000Z/", "/store/comparisons/20261121T200000Z/comparison.html"),
         ("/store/hunts/20261121T220000Z-redlock/", "/store/hunts/20261121T220000Z-redlock/hunt.html"),
+        ("/store/bisections/20261121T230000Z-redis-py-lock/", f"{BISECTION}bisect.html"),
         ("/runs/", "/"),
         ("/runs", "/"),
         (FIRST[:-1], FIRST),
@@ -223,6 +225,17 @@ def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
     assert "sandbox allow-scripts" in request(app, link).headers["content-security-policy"]
 
 
+def test_bisections_are_listed_with_their_conclusion(app: Guard, tmp_path: Path) -> None:
+    page = request(app, "/bisections/").text
+    assert "redis 3.0.0 fixed the failure; 2.10.6 is the last release before it." in page
+    assert f'href="{BISECTION}bisect.html"' in page
+    assert f'href="{BISECTION}bisect.json"' in page
+    assert request(app, f"{BISECTION}bisect.html").status == 200
+    new_bisection(tmp_path, "redlock", stores.BEGAN)
+    unfinished = request(application(tmp_path), "/bisections/").text
+    assert "There is no bisect.json: the command is still running, or was killed." in unfinished
+
+
 def test_studies_are_not_listed_as_runs(tmp_path: Path) -> None:
     stores.add(tmp_path, 0)
     for make in (new_sweep, new_hunt, new_bisection, new_versions):
@@ -240,6 +253,7 @@ def test_every_page_links_to_all_others(app: Guard) -> None:
         "/comparisons/": "Comparisons",
         "/sweeps/": "Sweeps",
         "/hunts/": "Hunts",
+        "/bisections/": "Bisections",
         "/trends": "Trends",
     }
     for here, title in titles.items():
