@@ -122,9 +122,9 @@ def fetch(url: str, accept: str = "*/*", *, absent_ok: bool = False) -> Answer |
     Raises EnvironmentLacking if there is no answer within :data:`TIMEOUT_S`, or if it is too large.
     """
     place, headers = _authorized(url)
-    host = urlsplit(place).hostname or "the package index"
-    if urlsplit(place).scheme not in ("http", "https"):  # a page could name a file of this machine
-        raise EnvironmentLacking(f"releases can be listed over http and https only, got {place}")
+    host, scheme = urlsplit(place).hostname or "the package index", urlsplit(place).scheme
+    if scheme not in ("http", "https"):  # a page could name a file of this machine
+        raise EnvironmentLacking(f"releases can be listed over http and https only, not over {scheme!r}")
     deadline = time.monotonic() + TIMEOUT_S
     request = urllib.request.Request(place, headers={**headers, "Accept": accept})
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,10 @@ from harness.worker.lifetime import end_with_parent
 
 UNSATISFIABLE: Final = "No solution found"
 """uv's word for requirements that contradict each other, or that no release satisfies."""
+INDEXES: Final = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
+"""Variables with uv's package indexes, also by their earlier names."""
+PIP_INDEXES: Final = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
+"""pip's variable, which uv does not read → uv's for the same."""
 
 
 def find_python(wanted: str) -> Path:
@@ -41,7 +45,7 @@ def run(*arguments: str) -> str:
     )  # fmt: skip
     if done.returncode == 0:
         return done.stdout
-    reason = brief(done.stderr)
+    reason = brief(_without_credentials(done.stderr, os.environ))
     if UNSATISFIABLE in done.stderr and "network was disabled" not in done.stderr:
         raise UsageError(reason)
     raise EnvironmentLacking(f"uv failed: {reason}")
@@ -57,6 +61,22 @@ def brief(text: str) -> str:
     return joined[:1].lower() + joined[1:1000] if joined else "it gave no reason"
 
 
+def _without_credentials(text: str, variables: Mapping[str, str]) -> str:
+    """Return a text in which the users and passwords of the configured indexes are hidden: uv shows those of a URL that
+    it cannot parse."""
+    for secret in _credentials(variables):
+        text = text.replace(secret, "****")
+    return text
+
+
+def _credentials(variables: Mapping[str, str]) -> Iterator[str]:
+    for name in (*INDEXES, *PIP_INDEXES):
+        for url in variables.get(name, "").split():
+            credentials = url.rpartition("@")[0].rpartition("://")[2]
+            if credentials:
+                yield credentials
+
+
 def _binary() -> str:
     try:
         return find_uv_bin()
@@ -65,12 +85,15 @@ def _binary() -> str:
 
 
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for uv: without those that point to another environment, and with pyenv's interpreters.
+    """Return the variables for uv: without those that point to another environment, with pip's indexes unless there are
+    uv's own, and with pyenv's interpreters.
 
     pyenv has a program for every version on the path, which fails unless the version is active, and then uv gives up.
     """
     left_out = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_PYTHON", "UV_PROJECT_ENVIRONMENT")
     remaining = {name: value for name, value in variables.items() if name not in left_out}
+    if not any(variables.get(name) for name in INDEXES):
+        remaining |= {equal: variables[name] for name, equal in PIP_INDEXES.items() if variables.get(name)}
     root = Path(variables.get("PYENV_ROOT") or Path.home() / ".pyenv")
     versions = sorted((root / "versions").glob("3.*/bin"), reverse=True)
     folders = [folder for folder in remaining.get("PATH", "").split(os.pathsep) if Path(folder) != root / "shims"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.version import Version
 
-from harness.environments import changelog, releases, uv
+from harness.environments import changelog, releases, store, uv
 from harness.errors import MISSING, EnvironmentLacking, UsageError
 
 from .index import PackageIndex, sdist, wheel
@@ -137,10 +139,73 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end(serve: Serve, monkey
         releases.releases("locker")
 
 
-def test_indexes_are_those_of_uv(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://one.invalid/simple")
-    monkeypatch.setenv("UV_INDEX", "http://two.invalid/simple")
-    assert releases.indexes() == ("http://two.invalid/simple", "http://one.invalid/simple")
+DEFAULT, EXTRA, OTHER = (f"http://ann:secret@{name}.invalid/simple" for name in ("one", "two", "other"))
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({"UV_DEFAULT_INDEX": DEFAULT, "UV_INDEX": EXTRA}, (EXTRA, DEFAULT)),
+        ({"PIP_INDEX_URL": DEFAULT, "PIP_EXTRA_INDEX_URL": f"{EXTRA} {OTHER}"}, (EXTRA, OTHER, DEFAULT)),
+        ({"PIP_INDEX_URL": DEFAULT, "UV_INDEX": "", "PIP_EXTRA_INDEX_URL": ""}, (DEFAULT,)),
+        ({"UV_DEFAULT_INDEX": DEFAULT, "PIP_INDEX_URL": OTHER, "PIP_EXTRA_INDEX_URL": OTHER}, (DEFAULT,)),
+        ({"UV_INDEX_URL": DEFAULT, "PIP_INDEX_URL": OTHER}, (DEFAULT,)),
+    ],
+    ids=["uv", "pip", "pip-default", "uv-before-pip", "earlier-name"],
+)
+def test_indexes_are_those_of_uv_or_else_those_of_pip(
+    without_indexes: pytest.MonkeyPatch, variables: dict[str, str], found: tuple[str, ...]
+) -> None:
+    for name, value in variables.items():
+        without_indexes.setenv(name, value)
+    assert releases.indexes() == found
+
+
+@pytest.mark.parametrize("name", ["PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX"])
+def test_a_malformed_index_is_named_without_its_password(without_indexes: pytest.MonkeyPatch, name: str) -> None:
+    without_indexes.setenv(name, "http://ann:secret@one.invalid:port/simple")
+    with pytest.raises(EnvironmentLacking, match=r"http://\*{4}@one\.invalid:port/simple") as caught:
+        releases.indexes()
+    assert "ann" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.fixture
+def without_indexes(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in (*uv.INDEXES, *uv.PIP_INDEXES):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UV_NO_CONFIG", "1")
+    return monkeypatch
+
+
+def test_an_environment_is_built_from_the_index_of_pip(without_indexes: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    name, about = "locker-1.0-py3-none-any.whl", "locker-1.0.dist-info"
+    files = {
+        "locker.py": "",
+        f"{about}/METADATA": "Metadata-Version: 2.1\nName: locker\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{about}/RECORD": "".join(f"{path},,\n" for path in ("locker.py", f"{about}/METADATA", f"{about}/WHEEL")),
+    }
+    index = PackageIndex(
+        {
+            "/simple/locker/": page(file(name, **{"core-metadata": True})),
+            f"/files/{name}": ("application/zip", wheel(files)),
+            f"/files/{name}.metadata": ("text/plain", files[f"{about}/METADATA"].encode()),
+        }
+    )
+    without_indexes.setenv("PIP_INDEX_URL", f"http://ann:secret@{index.address}/simple")
+    without_indexes.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
+    without_indexes.setenv(store.FOLDER, str(tmp_path / "environments"))
+    try:
+        built = store.environment(sys.executable, ["locker==1.0"])
+        with pytest.raises(UsageError, match="there is no version of locker==2"):
+            store.environment(sys.executable, ["locker==2"])
+    finally:
+        index.close()
+    assert list(built.folder.rglob("locker.py"))
+    assert {path for path, user in index.asked if user is not None} >= {"/simple/locker/", f"/files/{name}"}
+    about_it = (built.folder / store.ABOUT).read_text()
+    assert "secret" not in about_it
 
 
 def test_without_an_index_releases_cannot_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
