@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, Literal
@@ -58,6 +60,15 @@ class ThreadInterrupted(Interruption, KeyboardInterrupt):
 
 class AlarmRaised(Interruption, Exception):
     """A fault interrupted a client's thread as a handler of ``signal.alarm`` does that raises an exception."""
+
+
+def uncallable_hook() -> str:
+    """Return what is wrong with the hooks for uncaught exceptions, such as ``sys.excepthook is None``; "" if none is.
+    Code under test may replace them, and Python starts no thread without them."""
+    for module in (sys, threading):
+        if not callable(module.excepthook):
+            return f"{module.__name__}.excepthook is {module.excepthook!r:.80}"
+    return ""
 
 
 Ending = Literal["an exception", "sys.exit", "a handler of SIGTERM", "SIGTERM"]

@@ -10,6 +10,7 @@ import difflib
 import importlib
 import pkgutil
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from .errors import HarnessError, MissingLibrary, UsageError, unknown_name
+from .errors import HarnessError, MissingLibrary, UsageError, uncallable_hook, unknown_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -219,8 +220,9 @@ def _import(module_name: str, spec: str) -> ModuleType:
         place = "" if file.parent == Path() else f" in the folder {file.parent}"
         name = f"{file.stem}:{spec.partition(':')[2]}"
         raise UsageError(f"{spec}: expected package.module:Class, got the path of a file; did you mean {name}{place}?")
+    hooks = sys.excepthook, threading.excepthook
     try:
-        return importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise MissingLibrary(
@@ -229,6 +231,10 @@ def _import(module_name: str, spec: str) -> ModuleType:
         raise MissingLibrary(f"{spec}: {module_name} imports {error.name!r}, which is not installed") from error
     except (Exception, SystemExit) as error:  # the module is the user's: anything may come out of it
         raise UsageError(f"{spec}: importing {module_name} failed: {type(error).__name__}: {error}") from error
+    if wrong := uncallable_hook():
+        sys.excepthook, threading.excepthook = hooks
+        raise UsageError(f"{spec}: after importing {module_name}, {wrong}: expected a function")
+    return module
 
 
 def object_in(module: ModuleType, name: str, of: type, spec: str) -> Any:

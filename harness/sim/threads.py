@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from greenlet import GreenletExit, getcurrent
 
-from harness.errors import ThreadInterrupted
+from harness.errors import LockFailed, ThreadInterrupted, uncallable_hook
 
 from .dispatch import Replacement, StandsForClasses, Virtual, dispatch, dispatch_new
 from .kernel import DEAD, SimulationClosed, Task
@@ -123,6 +123,8 @@ def _name_unnamed(real: Callable[..., None]) -> Virtual:
             function = getattr(target, "__name__", None)
             if function is not None:
                 name += f" ({function})"
+        if wrong := uncallable_hook():
+            raise LockFailed(f"{wrong}, so no thread can be started; code under test may set it to a function only")
         real(thread, group, target, name, *args, **kwargs)
 
     return init

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -187,6 +188,22 @@ class ForksQuietly(_Lock):
         except OSError:
             pass
         return super().acquire(timeout)
+
+
+class NoHook(_Lock):
+    """Sets the hook for uncaught exceptions to what is no function."""
+
+    def release(self) -> None:
+        super().release()
+        sys.excepthook = None  # type: ignore[assignment]
+
+
+class NoHookOfThreads(_Lock):
+    """Sets the hook for uncaught exceptions of threads to what is no function."""
+
+    def release(self) -> None:
+        super().release()
+        threading.excepthook = 5  # type: ignore[assignment]
 
 
 class Sound(_Lock):

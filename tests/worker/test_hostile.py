@@ -12,7 +12,7 @@ from harness import run
 from harness.cli.main import main
 from harness.errors import UNKNOWN, USAGE
 from harness.history import History
-from harness.plan import Plan
+from harness.plan import FaultSpec, Plan
 from harness.run import workers
 from harness.run.judging import Result
 from harness.run.store import HISTORY, LATEST
@@ -150,6 +150,36 @@ def test_a_lock_that_ends_its_process_when_imported_is_a_usage_error(
     err = capsys.readouterr().err
     assert "importing it failed: the process of the lock ended itself with exit status 0" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "wrong"),
+    [
+        ("sys.excepthook = None", "sys.excepthook is None"),
+        ("sys.excepthook = 5", "sys.excepthook is 5"),
+        ("threading.excepthook = None", "threading.excepthook is None"),
+    ],
+)
+def test_a_lock_whose_module_sets_a_hook_that_cannot_be_called_is_a_usage_error(
+    statement: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("sets_a_hook.py").write_text(f"import sys, threading\n{statement}\nclass Lock: ...\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "sets_a_hook:Lock"])
+    assert ended.value.code == USAGE
+    found = f"harness: sets_a_hook:Lock: after importing sets_a_hook, {wrong}: expected a function\n"
+    assert capsys.readouterr().err == found
+
+
+@pytest.mark.parametrize(
+    ("lock", "wrong"), [("NoHook", "sys.excepthook is None"), ("NoHookOfThreads", "threading.excepthook is 5")]
+)
+def test_a_lock_that_sets_such_a_hook_later_is_unknown_once_a_thread_is_needed(lock: str, wrong: str) -> None:
+    crash = FaultSpec("client-crash", at=1.0)
+    result = run(Plan(lock=f"{MODULE}:{lock}", time_limit=5.0, faults=(crash,)))
+    assert result.exit_status == UNKNOWN
+    assert f"{wrong}, so no thread can be started" in result.reason
 
 
 @pytest.mark.slow
