@@ -199,7 +199,7 @@ def load(folder: Path) -> RunView:
         raise DocumentError(f"{folder}: expected a run folder (with results.json and history.jsonl), there is none")
     results = load_run(folder / "results.json")
     history, cut = load_history(folder)
-    keys, keys_trouble = read_keys(folder / KEYS)
+    keys, keys_trouble = read_keys(folder / KEYS, present(results.stats.key_states))
     story = present(results.story) or Story()
     trace, trace_trouble = _trace(folder, history)
     return RunView(

@@ -263,6 +263,8 @@ class RunStats(msgspec.Struct, frozen=True, kw_only=True):
     """Acquires whose outcome is unknown."""
     seconds: float = 0.0
     """Length of the history: seconds of virtual time on the simulator, of real time elsewhere."""
+    key_states: int | UnsetType = UNSET
+    """Number of lines of ``keys.jsonl``; absent where it was not written or not counted."""
 
 
 class RunDocument(msgspec.Struct, frozen=True, kw_only=True):

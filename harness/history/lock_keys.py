@@ -93,11 +93,14 @@ class KeyWriter:
         self._file = LineStream(path, BUFFER)
         self._failure: HarnessError | None = None
         self._encode = msgspec.json.Encoder().encode
+        self.written = 0
+        """Number of states that were written."""
 
     def write(self, state: KeyState) -> None:
         if not self._file.closed and self._failure is None:
             try:
                 self._file.write(self._encode(state) + b"\n")
+                self.written += 1
             except HarnessError as failure:
                 self._failure = failure
 
@@ -112,11 +115,12 @@ class KeyWriter:
             raise self._failure
 
 
-def read_keys(path: Path) -> tuple[list[KeyState], str]:
-    """Read the states of a run, none if none were recorded.
+def read_keys(path: Path, written: int | None = None) -> tuple[list[KeyState], str]:
+    """Read the states of a run, none if none were recorded. ``written`` is the number that the run wrote, None if that
+    is not known.
 
-    The second value is empty, or says what is wrong with the file from the first bad line on (a killed run leaves half
-    a line).
+    The second value is empty, or says what is wrong with the file from the first bad line on: it may end within a line,
+    or after fewer lines than were written.
     """
     try:
         refuse_device(path)
@@ -132,7 +136,11 @@ def read_keys(path: Path) -> tuple[list[KeyState], str]:
             if number == len(lines) and not line.endswith(b"\n"):
                 return states, f"{path.name} is truncated at line {number:,}"
             return states, f"{path.name}, line {number:,}: expected a key's state as a JSON object: {error}"
-    return states, ""
+    if written is None or len(states) == written:
+        return states, ""
+    if len(states) < written:
+        return states, f"{path.name} is truncated after line {len(states):,} of {written:,}"
+    return states, f"{path.name} has {len(states):,} lines, but the run wrote {written:,}"
 
 
 _recorded: WeakKeyDictionary[History, tuple[KeyState, ...]] = WeakKeyDictionary()
@@ -156,10 +164,10 @@ def changed_history(history: History, entries: Iterable[Op]) -> History:
     return changed
 
 
-def attach_stored_keys(history: History, path: Path) -> str:
+def attach_stored_keys(history: History, path: Path, written: int | None = None) -> str:
     """Give a history of the simulator the record at ``path``, if that is complete. Otherwise return what is wrong with
-    the file."""
-    states, flaw = read_keys(path) if path.exists() else ([], f"{path.name} is missing")
+    the file. ``written`` is as for :func:`read_keys`."""
+    states, flaw = read_keys(path, written) if path.exists() else ([], f"{path.name} is missing")
     if not flaw:
         attach_keys(history, states)
     return flaw

@@ -25,7 +25,7 @@ from harness.checkers.keys import KeysChecker
 from harness.checkers.malformed import flaw
 from harness.checkers.running import run_all
 from harness.clusters.kinds import KINDS
-from harness.documents import DocumentError, RunDocument, convert, load_run, plain
+from harness.documents import DocumentError, RunDocument, convert, load_run, plain, present
 from harness.documents.lock import LockFacts
 from harness.documents.run import SCHEMA, CheckerResult, InjectedFault, RunCluster, RunPlan, RunStats, ScenarioResult
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
@@ -84,14 +84,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Facts about a run that its history does not have: about the ``cluster``, the real time that it took (s), and the
-    versions of what its worker imported."""
+    """Facts about a run that its history does not have: about the ``cluster``, the real time that it took (s), the
+    versions of what its worker imported, and the number of lines of ``keys.jsonl`` (None if unknown)."""
 
     cluster: dict[str, Any] = field(default_factory=dict)
     started_at: str = ""
     command: str = ""
     real_seconds: float | UnsetType = UNSET
     versions: dict[str, str] = field(default_factory=dict)
+    key_states: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def rejudge(folder: Path, *, checkers: Collection[str] = ()) -> Result:
         history.save(folder / HISTORY)
     results = load_run(folder / RESULTS) if (folder / RESULTS).exists() else None
     history = _without_incomplete_tail(plan, history)
-    keys_flaw = attach_stored_keys(history, folder / KEYS) if plan.cluster == "sim" else ""
+    keys_flaw = _attach_keys(history, folder, results) if plan.cluster == "sim" else ""
     skipped = not_run(plan, checkers)
     named = [name for name in (*plan.checkers, *checkers) if name not in skipped]
     found = run_all(history, checker_catalogue.chosen(named))
@@ -144,6 +145,14 @@ def rejudge(folder: Path, *, checkers: Collection[str] = ()) -> Result:
     found.update({name: _stored_verdict(name, results) for name in skipped})
     lock = stored_facts(plan.lock, results)
     return judge(Recorded(plan, lock, history, folder, _stored_about(results)), found)
+
+
+def _attach_keys(history: History, folder: Path, results: RunDocument | None) -> str:
+    """Give the history of a stored run its record of keys, if that is complete. Otherwise return what is wrong with it:
+    the last lines of a run that was killed were never written."""
+    if results is None and not history.nemesis("stop"):
+        return f"the run was killed before {KEYS} was complete"
+    return attach_stored_keys(history, folder / KEYS, None if results is None else present(results.stats.key_states))
 
 
 def not_run(plan: Plan, checkers: Collection[str] = ()) -> tuple[str, ...]:
@@ -190,7 +199,8 @@ def _stored_about(results: RunDocument | None) -> About:
         return About()
     hosts = ("backend", "kind", "servers", "sentinels", "clients")
     cluster = {name: value for name, value in plain(results.cluster).items() if name not in hosts}
-    return About(cluster, results.started_at, results.command, results.real_seconds)
+    key_states = present(results.stats.key_states)
+    return About(cluster, results.started_at, results.command, results.real_seconds, key_states=key_states)
 
 
 def _without_incomplete_tail(plan: Plan, history: History) -> History:
@@ -250,7 +260,7 @@ def _document(
         started_at=about.started_at,
         command=about.command,
         real_seconds=about.real_seconds,
-        stats=_stats(history),
+        stats=_stats(history, about),
     )
 
 
@@ -300,7 +310,7 @@ def _as_expected(
     )
 
 
-def _stats(history: History) -> RunStats:
+def _stats(history: History, about: About) -> RunStats:
     acquires = [call.outcome for call in history.calls("acquire")]
     duration = (history.time[-1] - history.origin) / 1e9 if len(history) else 0.0
     return RunStats(
@@ -309,6 +319,7 @@ def _stats(history: History) -> RunStats:
         acquires_fail=acquires.count("fail"),
         acquires_info=acquires.count("info"),
         seconds=round(duration, 3),
+        key_states=UNSET if about.key_states is None else about.key_states,
     )
 
 

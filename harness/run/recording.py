@@ -70,7 +70,8 @@ class Recording:
     """A recorded run: its history, in the order of time, and facts about its cluster and libraries.
 
     ``messages`` are those of a simulation. ``wire`` are recordings of servers by host, ``sockets`` the logs of clients'
-    sockets (see :mod:`harness.history.socket_entries`), and ``hosts`` their names by address."""
+    sockets (see :mod:`harness.history.socket_entries`), and ``hosts`` their names by address. ``key_states`` is the
+    number of lines of ``keys.jsonl``, None where it was not written."""
 
     history: History
     folder: Path | None
@@ -80,6 +81,7 @@ class Recording:
     sockets: dict[str, list[list[Any]]] = field(default_factory=dict)
     wire: dict[str, WireRecording] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
+    key_states: int | None = None
 
 
 def simulate(start: RunStart, interpreter: str) -> Recording:
@@ -91,8 +93,9 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
     messages = None if folder is None or start.trace == "off" else LoggedMessages()
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     with contextlib.ExitStack() as stack:
-        keys = collected if folder is None else stack.enter_context(KeyWriter(folder / KEYS))
-        run = SupervisedRun(start.plan, start.lock, Destination(writer, keys, start.progress, messages=messages))
+        keys = None if folder is None else stack.enter_context(KeyWriter(folder / KEYS))
+        destination = Destination(writer, keys or collected, start.progress, messages=messages)
+        run = SupervisedRun(start.plan, start.lock, destination)
         with _history_named(folder):
             try:
                 versions = run.run(interpreter=interpreter, packages=KINDS.find(start.plan.kind).packages)
@@ -106,7 +109,8 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
         attach_stored_keys(history, folder / KEYS)
     else:
         attach_keys(history, collected.states)
-    return Recording(history, folder, versions=versions, messages=messages)
+    key_states = None if keys is None else keys.written
+    return Recording(history, folder, versions=versions, messages=messages, key_states=key_states)
 
 
 def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable[[str], None]], Cluster]) -> Recording:
@@ -137,7 +141,7 @@ def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[
     runner.recorder.on_failure = cluster.interrupt
     with _history_named(folder):
         try:
-            with _interrupts(cluster, runner), _keys_watched(start.plan, cluster, folder):
+            with _interrupts(cluster, runner), _keys_watched(start.plan, cluster, folder) as keys:
                 runner.run()
             if runner.recorder.failure is not None:
                 raise runner.recorder.failure
@@ -154,7 +158,10 @@ def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[
     recorded = runner.recorder.history
     logs = {} if folder is None else cluster.logs(recorded.origin)
     history = _stored(recorded, folder, logs)
-    return Recording(history, folder, dict(cluster.about()), versions(), sockets=sockets, wire=wire, hosts=hosts)
+    return Recording(
+        history, folder, dict(cluster.about()), versions(), sockets=sockets, wire=wire, hosts=hosts,
+        key_states=None if keys is None else keys.written,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -179,15 +186,15 @@ def _stored(recorded: History, folder: Path | None, logs: dict[str, str]) -> His
 
 
 @contextlib.contextmanager
-def _keys_watched(plan: Plan, cluster: Cluster, folder: Path | None) -> Iterator[None]:
+def _keys_watched(plan: Plan, cluster: Cluster, folder: Path | None) -> Iterator[KeyWriter | None]:
     """Record the servers' values of the locks' keys in the folder, if there is one."""
     watch = LOCK_KEYS.find(cluster)
     if folder is None or watch is None:
-        yield
+        yield None
         return
     with KeyWriter(folder / KEYS) as writer:
         watch.watch_keys([f"k{number}" for number in range(plan.keys)], writer.write)
-        yield
+        yield writer
 
 
 @contextlib.contextmanager

@@ -67,6 +67,7 @@ def run(
         command,
         round(real, 3),
         recording.versions,
+        recording.key_states,
     )
     checkers = checker_catalogue.chosen(plan.checkers)
     found = run_all(recording.history, checkers if reporter is None else reporter.checking(checkers))

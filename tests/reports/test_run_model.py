@@ -334,6 +334,16 @@ def test_a_run_with_missing_keys_states_that_they_are_unknown(
     assert f"The servers' state of the lock's key {expected}" in page
 
 
+def test_keys_that_end_after_a_whole_line_are_truncated_if_the_run_wrote_more(folder: Path) -> None:
+    results = json.loads((folder / "results.json").read_bytes())
+    results["stats"]["key_states"] = (folder / "keys.jsonl").read_bytes().count(b"\n")
+    (folder / "results.json").write_text(json.dumps(results))
+    assert model.load(folder).keys_trouble == ""
+    known = shorten_keys(folder, 800, b"")
+    page = html.unescape(run_report.render(model.load(folder)))
+    assert f"was not recorded after {known:.3f} s: keys.jsonl is truncated after line 800 of " in page
+
+
 def test_complete_keys_need_no_remark(folder: Path) -> None:
     assert "What servers had under the lock's key was" not in html.unescape(run_report.render(model.load(folder)))
 

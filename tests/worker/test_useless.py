@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from harness.faults.catalogue import default_specs
 from harness.history.lock_keys import KEYS
 from harness.plan import FaultSpec, Plan
 from harness.run.judging import Result, rejudge
+from harness.run.store import HISTORY, RESULTS
 
 MODULE = f"{__package__}.useless_locks"
 BROKEN = {
@@ -107,6 +110,44 @@ def test_a_run_whose_record_of_keys_is_damaged_or_missing_is_unknown(tmp_path: P
         assert flaw in result.verdicts["keys"].explanation
         assert result.valid is None
         (folder / KEYS).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "flaw"),
+    [
+        (lambda lines: lines[: len(lines) // 2], r"keys\.jsonl is truncated after line \d+ of \d+$"),
+        (lambda lines: [], r"keys\.jsonl is truncated after line 0 of \d+$"),
+        (lambda lines: [*lines, lines[-1]], r"keys\.jsonl has \d+ lines, but the run wrote \d+$"),
+    ],
+    ids=["half", "empty", "longer"],
+)
+def test_a_record_of_keys_with_other_lines_than_the_run_wrote_is_damaged(
+    change: Callable[[list[bytes]], list[bytes]], flaw: str, tmp_path: Path
+) -> None:
+    found = run(Plan(lock="redis-token", time_limit=4.0), store=tmp_path)
+    assert found.folder is not None
+    path = found.folder / KEYS
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert found.results.stats.key_states == len(lines)
+    path.write_bytes(b"".join(change(lines)))
+    for _ in range(2):  # the results that the first one writes state the number, too
+        result = rejudge(found.folder)
+        assert re.search(flaw, result.verdicts["keys"].explanation)
+        assert result.valid is None
+
+
+def test_the_record_of_keys_of_a_killed_run_is_incomplete(tmp_path: Path) -> None:
+    """Lines are collected before they are written, so the last ones are not in the file."""
+    folder = run(Plan(lock="redis-token", time_limit=4.0), store=tmp_path).folder
+    assert folder is not None
+    (folder / RESULTS).unlink()
+    assert rejudge(folder).verdicts["keys"].valid is True, "it was killed after the recording"
+    (folder / RESULTS).unlink()
+    entries = (folder / HISTORY).read_bytes().splitlines(keepends=True)
+    (folder / HISTORY).write_bytes(b"".join(entries[: len(entries) // 2]))
+    found = rejudge(folder).verdicts["keys"]
+    assert found.valid is None
+    assert "the run was killed before keys.jsonl was complete" in found.explanation
 
 
 def test_a_confirmed_release_by_a_client_without_the_lock_is_broken() -> None:
