@@ -90,7 +90,7 @@ class ExhaustiveDocument(msgspec.Struct, frozen=True, kw_only=True):
     bounds: str
     """The bounds of the search, in words."""
     reduced: bool
-    """True if one interleaving of each class of equivalent ones was executed."""
+    """True: one interleaving of each class of equivalent ones is executed, not every one."""
     interleavings: int
     """Executions that were completed."""
     redundant: int

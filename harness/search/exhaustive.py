@@ -55,8 +55,8 @@ class FirstViolation(msgspec.Struct, frozen=True, kw_only=True):
 class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an exhaustive search.
 
-    ``interleavings`` counts complete executions, one of each class if ``reduced``; ``redundant`` counts executions cut
-    because they could only repeat one. ``truncated``: the search stopped before it had tried everything.
+    ``interleavings`` counts complete executions, one of each class of equivalent ones; ``redundant`` counts executions
+    cut because they could only repeat one. ``truncated``: the search stopped before it had tried everything.
 
     ``deepest`` is the greatest number of steps, ``choices`` the number of moments with more than one possible step.
     ``blocked`` counts executions that stopped before every client was done. ``violated`` counts executions with a
@@ -66,7 +66,6 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
 
     scope: Scope
     bounds: str
-    reduced: bool
     interleavings: int
     redundant: int
     blocked: int
@@ -80,7 +79,8 @@ class ExhaustiveResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def document(self) -> ExhaustiveDocument:
         """Return the document that ``harness hunt --exhaustive --json`` prints."""
-        return convert({"schema": SCHEMA, **msgspec.to_builtins(self)}, ExhaustiveDocument, "the search")
+        fields = {"schema": SCHEMA, "reduced": True, **msgspec.to_builtins(self)}
+        return convert(fields, ExhaustiveDocument, "the search")
 
     def sentence(self) -> str:
         """Return the result as a sentence for a terminal."""
@@ -107,7 +107,6 @@ class _SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_limits: bool
     most: int
     budget_s: float
-    reduce: bool
 
 
 def exhaust(
@@ -117,15 +116,14 @@ def exhaust(
     stop_at_limits: bool = False,
     most: int = 0,
     budget_s: float = 0.0,
-    reduce: bool = True,
     progress: Progress | None = None,
 ) -> ExhaustiveResult:
     """Execute all interleavings within the scope, in a worker process.
 
     The search ends at the ``first`` violation, after ``most`` interleavings, after ``budget_s`` seconds (0: no limit),
     or when interrupted. A violation that a documented limit of the lock explains does not end it, unless
-    ``stop_at_limits``. Without ``reduce``, it also executes equivalent interleavings. Raises UsageError for an
-    impossible scope, HarnessError for an execution that cannot be judged or a worker that ended early.
+    ``stop_at_limits``. Raises UsageError for an impossible scope, HarnessError for an execution that cannot be judged
+    or a worker that ended early.
     """
     if stop_at_limits and not first:
         raise UsageError("keep_going and stop_at_first exclude each other")
@@ -147,7 +145,6 @@ def exhaust(
         stop_at_limits=stop_at_limits,
         most=most,
         budget_s=budget_s,
-        reduce=reduce,
     )
     result = workers.call(
         f"{__name__}:exhaust_in_worker",
@@ -184,7 +181,7 @@ def _exhaust(limits: _SearchLimits, progress: Progress) -> ExhaustiveResult:
     count = _Count(scope)
     began = time.monotonic()
     with virtual(), contextlib.suppress(KeyboardInterrupt):
-        for run in explore(run_one, reduce=limits.reduce):
+        for run in explore(run_one):
             count.add(run)
             progress(count.interleavings, count.redundant)
             late = 0 < limits.budget_s <= time.monotonic() - began
@@ -194,7 +191,6 @@ def _exhaust(limits: _SearchLimits, progress: Progress) -> ExhaustiveResult:
     return ExhaustiveResult(
         scope=scope,
         bounds=scope.words(),
-        reduced=limits.reduce,
         interleavings=count.interleavings,
         redundant=count.redundant,
         blocked=count.blocked,

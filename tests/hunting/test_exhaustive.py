@@ -350,5 +350,5 @@ def test_server_faults_break_mutual_exclusion(acts: list[str]) -> None:
 def test_the_document_of_a_search_has_all_of_its_result() -> None:
     found = exhaust(Scope(lock="redis-setnx-expire", access=False, faults=0), most=2)
     document = msgspec.json.decode(msgspec.json.encode(found.document()), type=ExhaustiveDocument)
-    assert plain(document) == {"schema": 1, **plain(found)}
+    assert plain(document) == {"schema": 1, "reduced": True, **plain(found)}
     assert document.truncated
