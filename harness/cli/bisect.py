@@ -16,7 +16,6 @@ from rich.console import Console
 from harness import plan as plans
 from harness.documents import BisectDocument, DocumentError, load_hunt, load_run
 from harness.documents.bisect import BisectQuestion
-from harness.documents.hunt import COUNTEREXAMPLE
 from harness.errors import UNKNOWN, VALID, UsageError
 from harness.plan import Plan
 from harness.run.store import PLAN, RESULTS, new_bisection, write_results
@@ -43,6 +42,7 @@ from .options import (
     with_requirements,
 )
 from .run import faults_named
+from .stored_plans import plan_file
 from .study_annotations import annotate_bisection
 from .terminal import print_document
 
@@ -143,18 +143,11 @@ def _read(given: Path) -> tuple[Plan, tuple[str, ...]]:
         if not findings or findings[0].plan is None:
             raise UsageError(f"{given}: this hunt found no failure")
         return findings[0].plan, findings[0].broken[:1]
-    path = _plan_in(given) if given.is_dir() else given
+    path = plan_file(given, "a run or of a hunt")
     plan = plans.load(path)
     if plan.expect is not None and not plan.expect.safe:
         return plan, tuple(plan.expect.invalid)
     return plan, _violated(path.parent / RESULTS) if path.name == PLAN else ()
-
-
-def _plan_in(folder: Path) -> Path:
-    for name in (COUNTEREXAMPLE, PLAN):
-        if (folder / name).is_file():
-            return folder / name
-    raise UsageError(f"{folder}: expected the folder of a run or of a hunt, but it has no {PLAN} and no {HUNT}")
 
 
 def _violated(results: Path) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ from .options import (
     with_requirements,
 )
 from .run_shared import AUTO, complete_for, refuse_unknown_cluster, run_and_print
+from .stored_plans import plan_file
 from .terminal import print_document, print_result
 
 WORDS: Final = {True: "REPRODUCED", False: "PARTED", None: "UNKNOWN"}
@@ -150,10 +151,7 @@ def replay_command(
 
 def _find(given: Path) -> _ReplayInput:
     """Return the plan stored at this path, with the folder of its run."""
-    path = given
-    if given.is_dir():
-        path = given / stores.PLAN if (given / stores.PLAN).exists() else given / COUNTEREXAMPLE
-        path = path if path.exists() else given / stores.PLAN
+    path = plan_file(given)
     ours = path.name in (stores.PLAN, COUNTEREXAMPLE) and (path.parent / stores.HISTORY).exists()
     return _ReplayInput(plans.load(path), path, path.parent if ours else None)
 

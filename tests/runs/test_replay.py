@@ -118,7 +118,8 @@ def test_a_finding_folder_is_replayed_from_its_counterexample(capsys: pytest.Cap
     assert "cannot read the plan nowhere" in capsys.readouterr().err
     Path("nothing").mkdir()
     assert harness("replay", "nothing") == 2
-    assert "cannot read the plan nothing/plan.toml" in capsys.readouterr().err
+    message = "nothing: expected the folder of a run, but it has no plan.toml and no counterexample.toml"
+    assert message in capsys.readouterr().err
 
 
 def test_auto_without_an_engine_replays_on_the_simulator(

@@ -218,6 +218,19 @@ def test_a_stored_run_is_a_question_about_its_violations(world: World, tmp_path:
     assert load_bisect(folder / "bisect.json").question.look_for == ("liveness",)
 
 
+def test_the_plan_of_a_run_goes_before_a_counterexample_beside_it(world: World, tmp_path: Path) -> None:
+    """As for replay: the history and the results in the folder are those of the plan."""
+    (tmp_path / "plan.toml").write_text('lock = "redis-py-lock"\nseed = 5\n')
+    (tmp_path / "counterexample.toml").write_text('lock = "redis-py-lock"\nseed = 6\n')
+    for seed in (5, 6):
+        store = tmp_path / f"store-{seed}"
+        ends = ("--good", "3.0", "--bad", "1.0", "--out", str(store))
+        assert command(*ends, "--question", str(tmp_path)) == 0
+        (found,) = store.glob("bisections/*/bisect.json")
+        assert load_bisect(found).question.seeds == (seed,)
+        (tmp_path / "plan.toml").unlink(missing_ok=True)
+
+
 def test_a_misspelled_lock_is_refused_before_releases_are_listed_or_tried(world: World) -> None:
     plan = Plan(lock="redis-tokne")
     misspelled = request(question=BisectQuestion(plan=plan, look_for=(), seeds=(0,)), package="redis")
