@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +65,7 @@ def find(name_or_path: str) -> Scenario:
     """
     catalogued = FOLDER / f"{name_or_path}{SUFFIX}"
     if "/" not in name_or_path and catalogued.exists():
-        return _require_description(Scenario(name_or_path, catalogued, load(catalogued)))
+        return _catalogued(name_or_path, catalogued)
     if name_or_path.startswith(MUTANTS):
         by_name = {mutant.name: mutant for mutant in mutants()}
         if name_or_path in by_name:
@@ -77,8 +78,13 @@ def find(name_or_path: str) -> Scenario:
     raise unknown_name("scenario", name_or_path, names())
 
 
-def _require_description(scenario: Scenario) -> Scenario:
-    """Reject a catalogued scenario without title, source or expectation. A user's own file may leave them out."""
+@cache
+def _catalogued(name: str, path: Path) -> Scenario:
+    """Load a scenario of this folder. Raises UsageError for one without title, source or expectation, which a user's
+    own file may leave out.
+
+    Each is read once: ablations and tests look up a scenario and its cure several times. Reading all takes 0.1 s."""
+    scenario = Scenario(name, path, load(path))
     plan = scenario.plan
     missing = [key for key in ("title", "source", "expect") if not getattr(plan, key)]
     if missing:

@@ -80,3 +80,12 @@ def test_scenario_file_is_complete(name: str) -> None:
     assert len(plan.title) < 140
     assert not re.search(r"\d [A-Z] ", plan.title), "a title is a sentence, not a list of steps"
     assert plan.expect.safe or plan.expect.within
+
+
+def test_a_scenario_of_the_catalogue_is_read_once_and_a_users_file_each_time(tmp_path: Path) -> None:
+    found = catalogue.find("ttl-overrun")
+    assert catalogue.find("ttl-overrun") is found
+    own = tmp_path / "own.toml"
+    for seed in (1, 2):
+        own.write_text(f'lock = "redis-token"\nseed = {seed}\n')
+        assert catalogue.find(str(own)).plan.seed == seed
