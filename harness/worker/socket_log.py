@@ -100,8 +100,10 @@ class SocketLog:
         def receive(sock: socket.socket, *arguments: Any, **named: int) -> Any:
             got = original(sock, *arguments, **named)
             number = self._number(sock)
+            if number == _OTHER or not got:
+                return got
             flags = named.get("flags", arguments[-1] if len(arguments) > flags_at else 0)
-            if number != _OTHER and got and not flags & _PEEK:
+            if not flags & _PEEK:
                 size = got if isinstance(got, int) else len(got)
                 self._add([RECEIVED, number, time.monotonic_ns(), size])
             return got
