@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
@@ -86,6 +86,7 @@ def source_file(lock: str) -> Path | None:
     return _file_of(module, ROOT if top == PACKAGE else _folder_of(top, lock))
 
 
+@cache
 def _adapter_of(name: str) -> str:
     """Return the module of a catalogue lock that adapts another library; "" for any other name."""
     files = sorted((ROOT / PACKAGE / "lock_impls" / "thirdparty").glob("*.py"))
@@ -93,7 +94,8 @@ def _adapter_of(name: str) -> str:
     return f"harness.lock_impls.thirdparty.{stem}" if stem else ""
 
 
-def _imported_by(module: str) -> set[str]:
+@cache
+def _imported_by(module: str) -> frozenset[str]:
     """Return the top-level names that one of our modules imports, itself or through other modules with locks of
     ours."""
     found: set[str] = set()
@@ -107,10 +109,10 @@ def _imported_by(module: str) -> set[str]:
             imported = list(_names(path, name))
             wanted += [one for one in imported if one.startswith(WITH_LOCKS)]
             found.update(one.partition(".")[0] for one in imported)
-    return found - {PACKAGE}
+    return frozenset(found - {PACKAGE})
 
 
-def _distributions_of(imported: set[str]) -> tuple[str, ...]:
+def _distributions_of(imported: Set[str]) -> tuple[str, ...]:
     return tuple(sorted({name for found in imported if (name := _name_of(found))} - {DISTRIBUTION}))
 
 
@@ -125,6 +127,7 @@ def _owners() -> Mapping[str, list[str]]:
     return metadata.packages_distributions()
 
 
+@cache
 def _name_of(top: str) -> str | None:
     found = _distribution_of(top)
     return found.name if found else None

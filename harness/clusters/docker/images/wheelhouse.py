@@ -126,36 +126,40 @@ def pins(requirements: Sequence[str] = ()) -> tuple[str, ...]:
     """
     if any(not _NAME.fullmatch(one) for one in requirements):
         return tuple(sorted(requirements))
-    return tuple(sorted({*map(_pin, _closure(requirements, LIBRARIES)), *EXTRA}))
+    return tuple(sorted({*map(pinned, _closure(requirements, LIBRARIES)), *EXTRA}))
 
 
-def _closure(names: Sequence[str], if_installed: Sequence[str] = ()) -> list[metadata.Distribution]:
-    """Return the distributions of ``names``, those of ``if_installed``, and all their installed requirements.
+def _closure(names: Sequence[str], if_installed: Sequence[str] = ()) -> set[str]:
+    """Return the names of the distributions ``names``, those of ``if_installed``, and all their installed requirements.
     Requirements of unused extras, and those that a marker excludes, are left out."""
-    found: dict[str, metadata.Distribution] = {}
+    found: set[str] = set()
     wanted = [*((name, True) for name in names), *((name, False) for name in if_installed)]
     while wanted:
         name, required = wanted.pop()
         try:
-            distribution = metadata.distribution(name)
+            own_name, requirement_names = _installed(name)
         except metadata.PackageNotFoundError as error:
             if required:
                 raise EnvironmentLacking(
                     f"{name} is not installed here: {sys.executable} -m pip install {name}"
                 ) from error
             continue
-        if distribution.name not in {*found, DISTRIBUTION}:
-            found[distribution.name] = distribution
-            wanted += [(name, False) for name in _requirement_names(distribution)]
-    return list(found.values())
+        if own_name not in {*found, DISTRIBUTION}:
+            found.add(own_name)
+            wanted += [(name, False) for name in requirement_names]
+    return found
 
 
-def _requirement_names(distribution: metadata.Distribution) -> tuple[str, ...]:
-    """Return the names of a distribution's requirements, without extras."""
+@functools.cache
+def _installed(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return (name in its metadata, names of its requirements without extras) of an installed distribution. Cached,
+    since each run of a night needs some thirty of them, and each takes milliseconds."""
+    distribution = metadata.distribution(name)
     lines = [line for line in distribution.requires or [] if "extra ==" not in line]
-    return tuple(match[0] for line in lines if (match := re.match(r"[\w.-]+", line)))
+    return distribution.name, tuple(match[0] for line in lines if (match := re.match(r"[\w.-]+", line)))
 
 
+@functools.cache
 def pinned(name: str) -> str:
     """Return the requirement of a distribution in the version that is installed here; EnvironmentLacking if it has no
     built package."""
