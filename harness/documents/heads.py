@@ -77,7 +77,7 @@ class HeadName(msgspec.Struct):
 
 
 class StudyHead(msgspec.Struct, kw_only=True):
-    """The keys that comparisons, sweeps, hunts and bisections have in common."""
+    """The keys that the documents of all studies have in common."""
 
     started_at: str = ""
     command: str = ""
@@ -115,6 +115,13 @@ class HuntHead(StudyHead, kw_only=True):
 
 class BisectHead(StudyHead, kw_only=True):
     """The keys of ``bisect.json`` that the list of bisections shows."""
+
+    lock: str
+    conclusion: str = ""
+
+
+class VersionsHead(StudyHead, kw_only=True):
+    """The keys of ``versions.json`` that the list of comparisons of releases shows."""
 
     lock: str
     conclusion: str = ""

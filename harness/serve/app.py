@@ -43,6 +43,8 @@ EMPTY: Final = {
                    f"harness hunt redlock --faults {ClockJump.name}"),
     stores.BISECTIONS: ("Bisections", "Searches for the release of a package that introduced or fixed a failure.",
                         "harness bisect redis-py-lock --package redis --good 3.0.0 --bad 2.10.6 --workload context"),
+    stores.VERSIONS: ("Releases", "The same runs with several releases of a package or of servers, and what differs.",
+                      "harness run redis-py-lock --versions redis==2.10.6,3.0.0 --workload context"),
 }  # fmt: skip
 
 

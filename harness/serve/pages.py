@@ -35,6 +35,7 @@ NAVIGATION: Final = (
     ("sweeps", "/sweeps/", "Sweeps"),
     ("hunts", "/hunts/", "Hunts"),
     ("bisections", "/bisections/", "Bisections"),
+    ("versions", "/versions/", "Releases"),
     ("trends", "/trends", "Trends"),
 )
 

@@ -1,4 +1,4 @@
-"""Lists of the comparisons, sweeps, hunts and bisections in a store."""
+"""Lists of the studies in a store: comparisons of locks and of releases, sweeps, hunts and bisections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, SweepHead
+from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, SweepHead, VersionsHead
 from harness.run import store as stores
 from harness.wording import counted
 
@@ -19,12 +19,13 @@ from . import files
 from .index import LARGEST, when_of, why
 
 INTERRUPTED = "Interrupted: the page shows what was measured before the interruption."
-Head = ComparisonHead | SweepHead | HuntHead | BisectHead
+Head = ComparisonHead | SweepHead | HuntHead | BisectHead | VersionsHead
 SORTS: Final[dict[str, tuple[str, type[Head]]]] = {
     stores.COMPARISONS: ("comparison", ComparisonHead),
     stores.SWEEPS: ("sweep", SweepHead),
     stores.HUNTS: ("hunt", HuntHead),
     stores.BISECTIONS: ("bisect", BisectHead),
+    stores.VERSIONS: ("versions", VersionsHead),
 }
 """Folder of the store → the stem of the file names in each of its studies, and what the list reads of a document."""
 _Stamp = tuple[int, int, int]
@@ -32,7 +33,7 @@ _Stamp = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A comparison, a sweep, a hunt or a bisection.
+    """A comparison of locks or of releases, a sweep, a hunt or a bisection.
 
     ``parts`` is its folder in the store. ``when`` is in UTC. ``page`` is the name of its page, and ``others`` are the
     names of its other files. ``trouble`` says what is wrong with it, empty if nothing is.
@@ -69,7 +70,7 @@ def about(head: Head) -> str:
             found = counted(new, "failure") if new else "no failure"
             limits = f" and {counted(known, 'known limit')}" if known else ""
             return f"{found}{limits} in {counted(head.schedules, 'schedule')}"
-        case BisectHead():
+        case BisectHead() | VersionsHead():
             return head.conclusion
 
 

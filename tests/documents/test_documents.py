@@ -12,7 +12,7 @@ import pytest
 
 from harness import documents
 from harness.documents import schemas
-from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, RunHead, SweepHead
+from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, RunHead, SweepHead, VersionsHead
 
 SAMPLES = Path(__file__).parent / "samples"
 LOADERS: dict[str, Callable[[Path], msgspec.Struct]] = {
@@ -134,6 +134,7 @@ HEADS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "results": (RunHead, documents.RunDocument),
     "hunt": (HuntHead, documents.HuntDocument),
     "bisect": (BisectHead, documents.BisectDocument),
+    "versions": (VersionsHead, documents.VersionsDocument),
     "comparison": (ComparisonHead, documents.ComparisonDocument),
     "sweep": (SweepHead, documents.SweepDocument),
 }

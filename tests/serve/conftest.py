@@ -23,6 +23,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stores.study(made, "sweeps", "20261121T210000Z-redis-token", stores.SWEEP)
     stores.study(made, "hunts", "20261121T220000Z-redlock", stores.HUNT)
     stores.study(made, "bisections", "20261121T230000Z-redis-py-lock", stores.BISECTION)
+    stores.study(made, "versions", "20261121T233000Z-redis-py-lock", stores.RELEASES)
     (made / "latest").symlink_to(f"redlock/{stores.name(0)}")
     return made
 

@@ -78,7 +78,7 @@ def fill(store: Path, count: int) -> Path:
 
 
 def study(store: Path, folder: str, when: str, document: Any) -> Path:
-    """Add a comparison, a sweep, a hunt or a bisection with this document."""
+    """Add a study with this document."""
     where, (stem, _) = store / folder / when, SORTS[folder]
     where.mkdir(parents=True)
     (where / f"{stem}.json").write_text(document if isinstance(document, str) else json.dumps(document))
@@ -99,6 +99,10 @@ HUNT: Final = {"schema": 1, "started_at": "2026-11-21T22:00:00Z", "command": "ha
 BISECTION: Final = {
     "schema": 1, "started_at": "2026-11-21T23:00:00Z", "command": "harness bisect", "lock": "redis-py-lock",
     "conclusion": "redis 3.0.0 fixed the failure; 2.10.6 is the last release before it.",
+}  # fmt: skip
+RELEASES: Final = {
+    "schema": 1, "started_at": "2026-11-21T23:30:00Z", "command": "harness run --versions", "lock": "redis-py-lock",
+    "conclusion": "exit: redis 2.10.6 fails, and 3.0.0 holds.",
 }  # fmt: skip
 
 
@@ -202,6 +206,7 @@ def damaged(store: Path) -> dict[str, Path]:
     study(store, "sweeps", "20261121T200000Z-x", {"lock": HTML, "points": []})
     study(store, "hunts", "20261121T200000Z-y", {"lock": HTML, "findings": [], "schedules": "many"})
     study(store, "bisections", "20261121T200000Z-z", {"lock": HTML, "conclusion": f"{HTML} fixed the failure."})
+    study(store, "versions", "20261121T200000Z-z", {"lock": HTML, "conclusion": f"{HTML} fails."})
     (store / "comparisons" / "empty").mkdir()
     (store / "sweeps" / "a file").write_text("")
     (store / "results.db").write_text("no database")

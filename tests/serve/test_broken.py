@@ -55,7 +55,7 @@ def test_broken_and_whole_runs_are_all_listed(
     for link in map(html.unescape, links):
         for target in (link, link[:-1], f"{link[:-1]}.zip", link.replace("/runs/", "/store/")):
             assert request(app, target).status in (200, 307, 404), target
-    for target in ("/comparisons/", "/sweeps/", "/hunts/", "/bisections/", "/trends"):
+    for target in ("/comparisons/", "/sweeps/", "/hunts/", "/bisections/", "/versions/", "/trends"):
         assert request(app, target).status == 200
     assert "cannot be read" in request(app, "/comparisons/").text
     assert "cannot be read" in request(app, "/hunts/").text
@@ -69,6 +69,7 @@ def test_stored_text_is_escaped(broken: tuple[Guard, dict[str, Path], dict[Path,
         "/",
         "/sweeps/",
         "/bisections/",
+        "/versions/",
         *(f"/runs/{path.parent.name.replace(' ', '%20')}/{path.name}/" for path in folders),
     ]
     for target in pages:

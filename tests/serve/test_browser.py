@@ -20,7 +20,7 @@ from tests.serve.watching import watched
 
 pytestmark = pytest.mark.browser
 RUN = f"/runs/redlock/{stores.name(0)}/"
-LISTS = ("/comparisons/", "/sweeps/", "/hunts/", "/bisections/")
+LISTS = ("/comparisons/", "/sweeps/", "/hunts/", "/bisections/", "/versions/")
 PAGES = ("/", "/?verdict=invalid&sort=-operations", "/?text=no+fit", RUN, *LISTS, "/trends", "/no")
 
 

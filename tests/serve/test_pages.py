@@ -24,6 +24,7 @@ from tests.serve.asking import Answer, request
 
 FIRST = f"/runs/redlock/{stores.name(0)}/"
 BISECTION = "/store/bisections/20261121T230000Z-redis-py-lock/"
+RELEASES = "/store/versions/20261121T233000Z-redis-py-lock/"
 
 
 def rows(answer: Answer) -> list[str]:
@@ -158,6 +159,7 @@ def test_folders_redirect_to_their_page(app: Guard) -> None:
         ("/store/comparisons/20261121T200000Z/", "/store/comparisons/20261121T200000Z/comparison.html"),
         ("/store/hunts/20261121T220000Z-redlock/", "/store/hunts/20261121T220000Z-redlock/hunt.html"),
         ("/store/bisections/20261121T230000Z-redis-py-lock/", f"{BISECTION}bisect.html"),
+        ("/store/versions/20261121T233000Z-redis-py-lock/", f"{RELEASES}versions.html"),
         ("/runs/", "/"),
         ("/runs", "/"),
         (FIRST[:-1], FIRST),
@@ -225,6 +227,13 @@ def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
     assert "sandbox allow-scripts" in request(app, link).headers["content-security-policy"]
 
 
+def test_comparisons_of_releases_are_listed_with_their_conclusion(app: Guard) -> None:
+    page = request(app, "/versions/").text
+    assert "exit: redis 2.10.6 fails, and 3.0.0 holds." in page
+    assert f'href="{RELEASES}versions.html"' in page
+    assert request(app, f"{RELEASES}versions.html").status == 200
+
+
 def test_bisections_are_listed_with_their_conclusion(app: Guard, tmp_path: Path) -> None:
     page = request(app, "/bisections/").text
     assert "redis 3.0.0 fixed the failure; 2.10.6 is the last release before it." in page
@@ -254,6 +263,7 @@ def test_every_page_links_to_all_others(app: Guard) -> None:
         "/sweeps/": "Sweeps",
         "/hunts/": "Hunts",
         "/bisections/": "Bisections",
+        "/versions/": "Releases",
         "/trends": "Trends",
     }
     for here, title in titles.items():

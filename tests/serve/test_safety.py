@@ -320,6 +320,7 @@ def test_requests_change_nothing_in_the_store(tmp_path: Path) -> None:
         "/sweeps/",
         "/hunts/",
         "/bisections/",
+        "/versions/",
         *(f"/runs/redlock/{stores.name(0)}{end}" for end in ("/", ".zip")),
     ):
         request(app, target)
