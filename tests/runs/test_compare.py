@@ -36,7 +36,7 @@ from harness.studies.compare.plans import (
     command,
     jobs,
 )
-from harness.studies.compare.trials import JobOutcome, died
+from harness.studies.compare.trials import JobOutcome, died, run_job
 from harness.worker.client_program import find_lock
 from tests.checkers.story import Story
 
@@ -311,6 +311,34 @@ def test_an_invalid_option_is_one_line_and_creates_no_folder(
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "store").exists()
+
+
+# Runs of a cell.
+
+
+def test_a_run_whose_fault_did_not_test_the_lock_is_replaced_by_one_with_the_next_seed(tmp_path: Path) -> None:
+    """With seed 1 the partitions begin while nobody holds the lock, or nobody else wants it."""
+    asked = ComparisonRequest(locks=("redis-fenced",), nemeses=("partition-node",), runs=1, seed=1)
+    found = run_job(tmp_path, "harness compare", jobs(asked)[0]).cell
+    assert found is not None
+    assert (found.state, found.runs, found.counts) == ("safe", 1, {"safe": 1})
+    assert found.seed == 2
+    assert str(found.command).endswith("--seed 2")
+
+
+def test_as_many_runs_as_a_cell_has_are_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    seeds: list[int] = []
+
+    def unexposed(result: Result) -> RunFindings:
+        seeds.append(result.plan.seed)
+        return RunFindings("unknown", "not exposed", exposed=False)
+
+    monkeypatch.setattr("harness.studies.compare.trials.cells.findings_of", unexposed)
+    asked = ComparisonRequest(locks=("redis-token",), nemeses=("client-pause",), runs=2, seed=5, time_limit=10.0)
+    found = run_job(tmp_path, "harness compare", jobs(asked)[0]).cell
+    assert found is not None
+    assert seeds == [5, 7, 8, 6]
+    assert (found.state, found.runs, found.seed) == ("unknown", 2, 8)
 
 
 # The document.

@@ -28,12 +28,14 @@ NOBODY: Final = "No client was granted the lock."
 @dataclass(frozen=True, slots=True)
 class RunFindings:
     """Findings of one run. ``two_holders``: two clients held the lock at once; ``tokens_fell``: a fencing token was not
-    above the previous one."""
+    above the previous one; ``exposed`` is False if all that is missing is that the fault struck while one client held
+    the lock and another one wanted it."""
 
     state: CellState
     why: str
     two_holders: bool = False
     tokens_fell: bool = False
+    exposed: bool = True
 
 
 def findings_of(result: Result) -> RunFindings:
@@ -50,6 +52,7 @@ def findings_of(result: Result) -> RunFindings:
         _reason(result, state, lapsed, struck=struck),
         result.verdicts["mutual-exclusion"].valid is False,
         any(violation.kind in TOKENS for violation in tokens),
+        exposed=state != "unknown" or not struck or _untested(result.decision) != ["exposure"],
     )
 
 

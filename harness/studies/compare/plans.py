@@ -128,6 +128,12 @@ class ComparisonJob:
         return self.plans[0].cluster
 
     @property
+    def spares(self) -> tuple[Plan, ...]:
+        """Plans with the next seeds, as many as the job's own: for runs whose fault did not test the lock."""
+        last = self.plans[-1]
+        return tuple(with_(last, seed=last.seed + 1 + number) for number in range(len(self.plans)))
+
+    @property
     def where(self) -> tuple[str, ...]:
         """Sort key: jobs that can reuse the same containers have the same first values."""
         return *sharing_key(self.plans[0]), self.lock, self.part, self.name
