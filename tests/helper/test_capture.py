@@ -112,6 +112,29 @@ def test_memory_for_packets_is_used_again(hosts: list[tuple[Namespace, str]], mo
     assert b"".join(sent) == b"".join(bytes([number]) * 200_000 for number in range(20))
 
 
+def test_packets_of_the_beginning_and_of_the_end_do_not_count_as_lost(hosts: list[tuple[Namespace, str]]) -> None:
+    """A server has traffic before its capture begins, and may have some until it ends."""
+    ended = Event()
+
+    def talk() -> None:
+        while not ended.is_set():
+            exchange(hosts, PORT, b"ask", b"answer")
+
+    talking = Thread(target=talk)
+    talking.start()
+    try:
+        lost = []
+        for _ in range(15):
+            capture = Capture(hosts[0][0], PORT)
+            facts = capture.stop()
+            lost.append(facts["lost"])
+            assert facts["bytes"] > 0
+    finally:
+        ended.set()
+        talking.join()
+    assert lost == [0] * 15
+
+
 def test_packets_without_memory_are_counted_as_lost(
     hosts: list[tuple[Namespace, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import select
 import socket
 import struct
@@ -34,7 +35,9 @@ BLOCKS: Final = 64
 BLOCK_MS: Final = 40
 """Time after which the kernel passes on a block that is not full, ms."""
 IDLE_S: Final = 0.1
-"""Time after which a thread without packets looks whether to stop, s; longer than two of :data:`BLOCK_MS`."""
+"""Time after which a thread without packets looks whether to stop, s."""
+LAST_WAITS: Final = 10
+"""How often :data:`IDLE_S` a thread that is to stop waits for packets that the kernel has counted and not passed on."""
 CLOCK_STEP_NS: Final = 50_000_000
 """Change of the machine's wall clock against the monotonic one that makes the packets' times useless."""
 ETH_P_ALL: Final = 3
@@ -51,6 +54,8 @@ _BLOCK: Final = struct.Struct("12xIII")
 _PACKET: Final = struct.Struct("4I10xH30xB")
 """Header of a packet in a block: the distance to the next, seconds, ns, and size of the packet; its place after this
 header; its type."""
+_ADDRESS: Final = struct.Struct("HHi12x")
+"""An address of a packet socket: family, protocol, and number of the interface (0: all)."""
 _IP: Final = struct.Struct(">BxHxxxxxBxx4s4s")
 _TCP: Final = struct.Struct(">HHIIBB")
 _REJECT: Final = (0x06, 0, 0, 0)
@@ -138,15 +143,25 @@ class Capture:
     def _run(self) -> None:
         ready = select.poll()
         ready.register(self._socket, select.POLLIN)
-        taken, number = 0, 0
+        taken, pending, dropped, number, waits = 0, 0, 0, 0, 0
         while True:
             if _STATUS.unpack_from(self._ring, number * BLOCK + _STATUS_AT)[0]:
                 taken += self._take(number * BLOCK)
                 number = (number + 1) % BLOCKS
             elif not ready.poll(IDLE_S * 1e3) and self._stopping.is_set():
-                break
-        accepted: int = struct.unpack("3I", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 12))[0]
-        self._lost = accepted - taken
+                counted, lost = self._counted()
+                pending += counted - lost - taken
+                dropped += lost
+                taken, waits = 0, waits + 1
+                if not pending or waits == LAST_WAITS:
+                    break
+        self._lost = pending + dropped
+
+    def _counted(self) -> tuple[int, int]:
+        """Return how many packets the kernel has counted since the last call, and how many of them it dropped because
+        there was no free block."""
+        counted, dropped, _ = struct.unpack("3I", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 12))
+        return counted, dropped
 
     def _take(self, start: int) -> int:
         """Keep the packets of a block, give it back to the kernel, and return the number of its packets."""
@@ -180,9 +195,14 @@ class Capture:
 
 
 def _open(port: int) -> socket.socket:
-    opened = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM)
     _set_filter(opened, _to_and_from(port))
     opened.setsockopt(SOL_PACKET, PACKET_VERSION, TPACKET_V3)
-    # This also drops what came before the filter was there.
     opened.setsockopt(SOL_PACKET, PACKET_RX_RING, _RING.pack(BLOCK, BLOCKS, BLOCK, BLOCKS, BLOCK_MS, 0, 0))
+    # The socket gets nothing before it has a protocol. Packets that came before the blocks would count as lost.
+    address = _ADDRESS.pack(socket.AF_PACKET, socket.htons(ETH_P_ALL), 0)
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.bind(opened.fileno(), address, len(address)):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
     return opened
