@@ -113,15 +113,8 @@ class HuntHead(StudyHead, kw_only=True):
     schedules: int
 
 
-class BisectHead(StudyHead, kw_only=True):
-    """The keys of ``bisect.json`` that the list of bisections shows."""
-
-    lock: str
-    conclusion: str = ""
-
-
-class VersionsHead(StudyHead, kw_only=True):
-    """The keys of ``versions.json`` that the list of comparisons of releases shows."""
+class ReleasesHead(StudyHead, kw_only=True):
+    """The keys of ``bisect.json`` and ``versions.json`` that their lists show."""
 
     lock: str
     conclusion: str = ""

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, SweepHead, VersionsHead
+from harness.documents.heads import ComparisonHead, HuntHead, ReleasesHead, SweepHead
 from harness.run import store as stores
 from harness.wording import counted
 
@@ -19,13 +19,13 @@ from . import files
 from .index import LARGEST, when_of, why
 
 INTERRUPTED = "Interrupted: the page shows what was measured before the interruption."
-Head = ComparisonHead | SweepHead | HuntHead | BisectHead | VersionsHead
+Head = ComparisonHead | SweepHead | HuntHead | ReleasesHead
 SORTS: Final[dict[str, tuple[str, type[Head]]]] = {
     stores.COMPARISONS: ("comparison", ComparisonHead),
     stores.SWEEPS: ("sweep", SweepHead),
     stores.HUNTS: ("hunt", HuntHead),
-    stores.BISECTIONS: ("bisect", BisectHead),
-    stores.VERSIONS: ("versions", VersionsHead),
+    stores.BISECTIONS: ("bisect", ReleasesHead),
+    stores.VERSIONS: ("versions", ReleasesHead),
 }
 """Folder of the store → the stem of the file names in each of its studies, and what the list reads of a document."""
 _Stamp = tuple[int, int, int]
@@ -70,7 +70,7 @@ def about(head: Head) -> str:
             found = counted(new, "failure") if new else "no failure"
             limits = f" and {counted(known, 'known limit')}" if known else ""
             return f"{found}{limits} in {counted(head.schedules, 'schedule')}"
-        case BisectHead() | VersionsHead():
+        case ReleasesHead():
             return head.conclusion
 
 

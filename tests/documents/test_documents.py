@@ -12,7 +12,7 @@ import pytest
 
 from harness import documents
 from harness.documents import schemas
-from harness.documents.heads import BisectHead, ComparisonHead, HuntHead, RunHead, SweepHead, VersionsHead
+from harness.documents.heads import ComparisonHead, HuntHead, ReleasesHead, RunHead, SweepHead
 
 SAMPLES = Path(__file__).parent / "samples"
 LOADERS: dict[str, Callable[[Path], msgspec.Struct]] = {
@@ -133,8 +133,8 @@ def is_part(head: Any, whole: Any) -> bool:
 HEADS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "results": (RunHead, documents.RunDocument),
     "hunt": (HuntHead, documents.HuntDocument),
-    "bisect": (BisectHead, documents.BisectDocument),
-    "versions": (VersionsHead, documents.VersionsDocument),
+    "bisect": (ReleasesHead, documents.BisectDocument),
+    "versions": (ReleasesHead, documents.VersionsDocument),
     "comparison": (ComparisonHead, documents.ComparisonDocument),
     "sweep": (SweepHead, documents.SweepDocument),
 }
