@@ -143,19 +143,17 @@ class Capture:
     def _run(self) -> None:
         ready = select.poll()
         ready.register(self._socket, select.POLLIN)
-        taken, pending, dropped, number, waits = 0, 0, 0, 0, 0
+        missing, dropped, number, waits = 0, 0, 0, 0
         while True:
             if _STATUS.unpack_from(self._ring, number * BLOCK + _STATUS_AT)[0]:
-                taken += self._take(number * BLOCK)
+                missing -= self._take(number * BLOCK)
                 number = (number + 1) % BLOCKS
             elif not ready.poll(IDLE_S * 1e3) and self._stopping.is_set():
-                counted, lost = self._counted()
-                pending += counted - lost - taken
-                dropped += lost
-                taken, waits = 0, waits + 1
-                if not pending or waits == LAST_WAITS:
+                counted, without_block = self._counted()
+                missing, dropped, waits = missing + counted, dropped + without_block, waits + 1
+                if missing == dropped or waits == LAST_WAITS:
                     break
-        self._lost = pending + dropped
+        self._lost = missing
 
     def _counted(self) -> tuple[int, int]:
         """Return how many packets the kernel has counted since the last call, and how many of them it dropped because
