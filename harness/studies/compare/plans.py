@@ -131,7 +131,7 @@ class ComparisonJob:
     def spares(self) -> tuple[Plan, ...]:
         """Plans with the next seeds, as many as the job's own: for runs whose fault did not test the lock."""
         last = self.plans[-1]
-        return tuple(with_(last, seed=last.seed + 1 + number) for number in range(len(self.plans)))
+        return _seeded(with_(last, seed=last.seed + 1), len(self.plans))
 
     @property
     def where(self) -> tuple[str, ...]:
