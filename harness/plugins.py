@@ -198,10 +198,16 @@ def load_object(spec: str, of: type = type) -> Any:
 
     Raises UsageError.
     """
+    module_name, name = module_and_name(spec)
+    return object_in(_import(module_name, spec), name, of, spec)
+
+
+def module_and_name(spec: str) -> tuple[str, str]:
+    """Return the parts of ``package.module:Class``; UsageError if it is not of this form."""
     module_name, _, name = spec.partition(":")
     if not module_name or not name:
         raise UsageError(f"{spec!r} is not of the form package.module:Class")
-    return object_in(_import(module_name, spec), name, of, spec)
+    return module_name, name
 
 
 def search_working_directory() -> str:
@@ -243,11 +249,18 @@ def object_in(module: ModuleType, name: str, of: type, spec: str) -> Any:
     if isinstance(found, of):
         return found
     noun = "class" if of is type else of.__name__
-    near = difflib.get_close_matches(name, [it for it, value in vars(module).items() if isinstance(value, of)], 1, 0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
     kind = "class" if isinstance(found, type) else type(found).__name__
     what = f"no {noun}" if found is None else f"a {kind}, not a {noun},"
-    raise UsageError(f"{spec}: {module.__name__} has {what} called {name!r}{hint}")
+    known = [it for it, value in vars(module).items() if isinstance(value, of)]
+    raise not_in_module(spec, module.__name__, name, what, known)
+
+
+def not_in_module(spec: str, module_name: str, name: str, what: str, known: Iterable[str]) -> UsageError:
+    """Return the error, about ``spec``, for a module that has only ``what`` (such as ``no class``) called ``name``; it
+    has the nearest of the ``known`` names."""
+    near = difflib.get_close_matches(name, known, 1, 0.4)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return UsageError(f"{spec}: {module_name} has {what} called {name!r}{hint}")
 
 
 def missing_methods(plugin: type, *names: str) -> str:

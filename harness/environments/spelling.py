@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib.util
 from collections.abc import Iterable
 from importlib import metadata
@@ -13,9 +12,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from harness.clusters.docker.images.requirements import imported_distributions, source_file
-from harness.errors import UsageError
 from harness.lock_impls.catalogue import LOCKS, infos, own_description
-from harness.plugins import search_working_directory
+from harness.plugins import module_and_name, not_in_module, search_working_directory
 
 _DYNAMIC: Final = frozenset({"*", "__getattr__", "globals", "vars", "setattr", "exec"})
 """Names in a module that may give it attributes which its source does not show."""
@@ -55,9 +53,7 @@ def _refuse_absent_class(spec: str) -> None:
     """Raise UsageError if ``package.module:Class`` is malformed, or if the user's own file surely has no such class.
 
     Another release of an installed distribution may have it."""
-    module, _, name = spec.partition(":")
-    if not module or not name:
-        raise UsageError(f"{spec!r} is not of the form package.module:Class")
+    module, name = module_and_name(spec)
     path = source_file(spec)
     if path is None or imported_distributions(spec)[1] is None:
         return
@@ -69,9 +65,7 @@ def _refuse_absent_class(spec: str) -> None:
     if name in names or names & _DYNAMIC:
         return
     classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    near = difflib.get_close_matches(name, classes, 1, 0.4)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UsageError(f"{spec}: {module} has no class called {name!r}{hint}")
+    raise not_in_module(spec, module, name, "no class", classes)
 
 
 def _names_in(tree: ast.Module) -> set[str]:
