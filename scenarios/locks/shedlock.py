@@ -11,11 +11,14 @@ from __future__ import annotations
 import time
 import uuid
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from harness.lock_impls.base import Grant
-from harness.lock_impls.mysql_client import KINDS, Busy, RowLock, span
+from harness.lock_impls.base import Endpoints, Grant
+from harness.lock_impls.mysql_client import KINDS, Busy, MysqlSession, RowLock, span
 from harness.lock_impls.origins import model_of
+
+ANSWER_S: Final = 10.0
+"""Time-out for an answer: longer than a pause. JDBC drivers wait without limit unless they are told otherwise."""
 
 
 class ShedLock(RowLock):
@@ -40,6 +43,10 @@ class ShedLock(RowLock):
 
     me = ""
     """The name in ``locked_by``, new for each grant."""
+
+    def __init__(self, endpoints: Endpoints, key: str, ttl: float) -> None:
+        super().__init__(endpoints, key, ttl)
+        self.session = MysqlSession(endpoints, self.TABLE, patience=ANSWER_S)
 
     def at(self, later: float) -> str:
         """Format the moment ``later`` seconds from now as an SQL expression."""

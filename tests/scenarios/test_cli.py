@@ -40,8 +40,8 @@ def test_list_and_show_print_scenarios(capsys: pytest.CaptureFixture[str]) -> No
     assert "deadlock violated" in told
     assert "request:EXPIRE" in told
     assert "harness scenario run setnx-expire-gap --cluster docker" in told
-    assert run("show", "rl-pause-inflight") == 0
-    assert "on docker  a scenario for sim only" in capsys.readouterr().out
+    assert run("show", "rl-pause-inflight.node") == 0
+    assert "on sim     a scenario for docker only" in capsys.readouterr().out
 
 
 def test_list_and_show_say_that_a_model_is_not_the_library(capsys: pytest.CaptureFixture[str]) -> None:

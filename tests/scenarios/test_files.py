@@ -35,12 +35,6 @@ REFUSED = {
         # Chubby exists only as a simulated server.
         "chubby-jeopardy", "chubby-jeopardy.blind", "chubby-late", "chubby-late.lock-delay",
         "ttl-check-then-pause.chubby", "ttl-pause-write.chubby",
-        # Their times are a few milliseconds.
-        "nrl-expired.redlock", "rl-pause-inflight.redlock",
-        # Containers run the software itself.
-        "clock-local-deadline", "redsync-extend", "rl-pause-inflight",
-        "rds-fenced-get", "rds-multilock", "rds-renew-stops", "shedlock-skew", "shedlock-skew.stale-now",
-        "shedlock-unlock-foreign", "spring-unlock", "spring-unlock.unlink",
     },
 }  # fmt: skip
 """Scenarios that a cluster refuses. Without this list nothing would notice if it refused another one."""
