@@ -15,11 +15,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from harness.fidelity.processes import LOOPBACK, Place, ServerProcess, program_path
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+
+# A loaded machine is slow: no example fails for the time that it takes.
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 Address = tuple[str, int]
 Servers = tuple[Address, ...]

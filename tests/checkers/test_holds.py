@@ -126,7 +126,7 @@ def _answer(draw: st.DrawFn, f: str, client: str) -> Any:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(histories())
 def test_checkers_match_definitions_on_random_histories(history: History) -> None:
     agree(history)

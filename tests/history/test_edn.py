@@ -25,7 +25,7 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_written_values_are_read_back(value: Any) -> None:
     text = written(value)
     assert "\n" not in text
@@ -35,7 +35,7 @@ def test_written_values_are_read_back(value: Any) -> None:
 
 
 @given(VALUES, st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_truncated_form_is_unfinished(value: Any, data: st.DataObject) -> None:
     """This holds for every place of truncation, also in the middle of a number or a name."""
     text = written([value])

@@ -402,14 +402,14 @@ def as_others_have_it(history: History) -> History:
 
 @pytest.mark.slow
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 600))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_written_histories_are_read_back(folder: Path, seed: int, keys: int, block: int) -> None:
     round_trip(folder, seed, keys, block)
 
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_many_written_histories_are_read_back(folder: Path, seed: int, keys: int, block: int) -> None:
     round_trip(folder, seed, keys, block)
 

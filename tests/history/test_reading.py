@@ -62,14 +62,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 3), st.integers(1, 400), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_calls_equal_those_of_the_history(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
     compare(folder, seed, keys, block, tidy)
 
 
 @pytest.mark.slow
 @given(st.integers(0, 10**9), st.integers(1, 3), st.integers(1, 6000), st.booleans())
-@settings(max_examples=700, deadline=None)
+@settings(max_examples=700)
 def test_calls_equal_those_of_many_histories(folder: Path, seed: int, keys: int, block: int, tidy: bool) -> None:
     compare(folder, seed, keys, block, tidy)
 

@@ -87,7 +87,7 @@ things = st.frozensets(st.sampled_from("xyz"), max_size=2)
 toys = st.lists(st.lists(things, min_size=1, max_size=3), min_size=2, max_size=3)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(toys)
 def test_reduction_finds_each_class_exactly_once(programs: Programs) -> None:
     every, reduced = executions_of(programs, reduce=False), executions_of(programs, reduce=True)

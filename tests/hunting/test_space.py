@@ -43,7 +43,7 @@ REQUESTS = [
 def test_every_drawn_schedule_is_runnable(hunt_request: HuntRequest) -> None:
     hunt_request = hunt_request.completed()
 
-    @settings(max_examples=25, database=None, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=25, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(schedules(hunt_request, WORDS))
     def drawn(plan: Plan) -> None:
         complete(plan.check())
@@ -63,7 +63,7 @@ def test_drawn_schedules_have_one_or_two_faults() -> None:
     hunt_request = HuntRequest(lock="redis-token", faults=("client-pause", "kill")).completed()
     seen: list[int] = []
 
-    @settings(max_examples=30, database=None, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=30, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(schedules(hunt_request, WORDS), st.just(0))
     def drawn(plan: Plan, _: int) -> None:
         seen.append(len(plan.faults))

@@ -210,14 +210,14 @@ def same_verdict(history: History) -> tuple[bool, bool]:
     return found is not None, whole.valid is False
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(histories())
 def test_a_watched_run_has_the_verdict_of_the_whole(history: History) -> None:
     same_verdict(history)
 
 
 @pytest.mark.slow
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 @given(histories())
 def test_many_watched_runs_have_the_verdict_of_the_whole(history: History) -> None:
     same_verdict(history)

@@ -135,7 +135,7 @@ def inside(windows: Sequence[tuple[float, float]], points: Sequence[float]) -> b
 
 
 @given(orders(), st.sampled_from([0.5, 1.1, 2.75]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_points_rise_inside_their_windows(windows: list[tuple[float, float]], apart: float) -> None:
     points = spread(windows, apart)
     assert inside(windows, points)

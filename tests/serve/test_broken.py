@@ -88,7 +88,7 @@ def test_a_run_without_results_shows_the_report_command(broken: tuple[Guard, dic
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_pages_are_shown_for_arbitrarily_damaged_results(tmp_path: Path, data: st.DataObject) -> None:
     """Bytes of a results file are replaced, left out or truncated. The pages are shown, and the other run with

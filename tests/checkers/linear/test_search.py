@@ -174,7 +174,7 @@ def test_brute_force_agrees_on_many_random_problems() -> None:
 
 
 @given(seed=st.integers(0, 2**32), name=st.sampled_from(sorted(ALPHABETS)), room=st.sampled_from([1, 2, 1024]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_verdict_is_the_same_without_memory_and_with_lazy_tables(seed: int, name: str, room: int) -> None:
     model, operations = ALPHABETS[name]
     with pytest.MonkeyPatch.context() as patch:
