@@ -27,7 +27,7 @@ import msgspec
 
 from harness.errors import HarnessError
 from harness.plan import Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.scenarios import catalogue
 from harness.search.request import NO_FAULT, HuntRequest
 from harness.search.rounds import Round, ShrunkFailure, search

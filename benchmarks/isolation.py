@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.cli.main import main as harness_main
-from harness.run import workers
+from harness.run.processes import workers
 from harness.search import in_workers, rounds
 from harness.search.request import HuntRequest
 from harness.search.rounds import Round, RoundResult
@@ -67,7 +67,7 @@ class _Here:
 
 
 def _call_here(function: str, argument: bytes, on_frame: workers.OnFrame, **_options: object) -> bytes:
-    """Stand in for :func:`harness.run.workers.call`, without a worker."""
+    """Stand in for :func:`harness.run.processes.workers.call`, without a worker."""
     module, _, name = function.partition(":")
     result: bytes = getattr(importlib.import_module(module), name)(argument, _Here(on_frame))
     return result

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from harness.documents.messages import TraceMode
 from harness.plan import Plan
-from harness.run.cluster_pool import ClusterPool
+from harness.run.containers.cluster_pool import ClusterPool
 from harness.run.runs import run
 
 PAIRS: Final = 5

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .lock_impls.base import Endpoints, Grant, Indeterminate, Lock, LockError
     from .plan import FaultSpec, Plan
-    from .run.checking import Report, check
-    from .run.judging import Result
+    from .run.check.checking import Report, check
     from .run.runs import run
+    from .run.verdicts.judging import Result
     from .search.hunt import HuntResult, LockFails, hunt
     from .search.request import HuntRequest
     from .studies.bisect_releases import BisectRequest, bisect_releases
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "run": "harness.run.runs",
-    "Result": "harness.run.judging",
-    "check": "harness.run.checking",
-    "Report": "harness.run.checking",
+    "Result": "harness.run.verdicts.judging",
+    "check": "harness.run.check.checking",
+    "Report": "harness.run.check.checking",
     "compare": "harness.studies.compare",
     **dict.fromkeys(("bisect_releases", "BisectRequest"), "harness.studies.bisect_releases"),
     **dict.fromkeys(("compare_releases", "VersionsRequest"), "harness.studies.compare_releases"),

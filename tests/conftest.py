@@ -104,7 +104,7 @@ def redis_command(place: Place) -> list[str]:
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run simulations in the process of the test, for tests that replace parts of them."""
-    from harness.run import workers
+    from harness.run.processes import workers
 
     class Here:
         def __init__(self, on_frame: workers.OnFrame) -> None:

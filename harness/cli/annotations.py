@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from harness.wording import first_sentence
 
 if TYPE_CHECKING:
-    from harness.run.judging import Result
+    from harness.run.verdicts.judging import Result
 
 ACTIONS: Final = "GITHUB_ACTIONS"
 WORKSPACE: Final = "GITHUB_WORKSPACE"

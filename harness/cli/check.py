@@ -22,7 +22,7 @@ from .options import JsonOption, QuietOption, duration, named_options, printed, 
 from .verdicts import print_verdict, print_word
 
 if TYPE_CHECKING:
-    from harness.run.checking import Report
+    from harness.run.check.checking import Report
 
 TELL_S = 5.0
 """Seconds between two running verdicts."""
@@ -128,7 +128,7 @@ def check_command(
 def _refuse_values(keyed: str, failures: str, workers: int) -> None:
     """Raise UsageError for a value that an option does not have."""
     from harness.history.calls import Keyed
-    from harness.run.checking import Failures
+    from harness.run.check.checking import Failures
 
     if keyed not in get_args(Keyed):
         raise UsageError(f"keyed must be auto, yes or no, got {keyed!r}")
@@ -139,7 +139,7 @@ def _refuse_values(keyed: str, failures: str, workers: int) -> None:
 
 
 def _checked(history: list[Path], model: str, given: dict[str, Any], *, quiet: bool) -> Report:
-    from harness.run.checking import check
+    from harness.run.check.checking import check
 
     with progress_on_stderr(", ".join(map(str, history)), quiet=quiet) as progress:
         return check(history, model, progress=progress, **given)
@@ -147,7 +147,7 @@ def _checked(history: list[Path], model: str, given: dict[str, Any], *, quiet: b
 
 def _refuse_addresses(history: list[Path], follow: bool, out: Path | None) -> None:
     """Refuse an address without ``--follow``, and a folder for connections without an address."""
-    from harness.run.listening import is_address
+    from harness.run.check.listening import is_address
 
     addresses = [str(path) for path in history if is_address(path)]
     if addresses and not follow:
@@ -157,7 +157,7 @@ def _refuse_addresses(history: list[Path], follow: bool, out: Path | None) -> No
 
 
 def _followed(history: list[Path], model: str, given: dict[str, Any], *, quiet: bool) -> Report:
-    from harness.run.following import Follower, follow
+    from harness.run.check.following import Follower, follow
 
     due = time.monotonic()
 

@@ -19,7 +19,7 @@ from harness.documents import ComparisonDocument
 from harness.documents.comparison import RankingMeasure
 from harness.documents.versions import VersionPlan
 from harness.errors import EnvironmentLacking, UsageError
-from harness.run.completion import no_engine
+from harness.run.plans.completion import no_engine
 from harness.run.progress import Progress
 from harness.run.store import writable
 from harness.studies.compare import Watch, compare, exit_status

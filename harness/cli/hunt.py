@@ -113,7 +113,7 @@ def hunt_command(
     quiet: QuietOption = False,
 ) -> None:
     """Search the simulator's schedules for one in which a lock fails, and shrink it to a short story."""
-    from harness.run.interpreter import interpreter_of
+    from harness.run.processes.interpreter import interpreter_of
     from harness.search.request import HuntRequest, names
 
     families, most = _faults(faults)

@@ -22,10 +22,10 @@ from harness.documents import NightlyDocument
 from harness.documents.nightly import ScenarioOutcome
 from harness.errors import VALID, EnvironmentLacking, HarnessError, UsageError
 from harness.files import cannot_write, require_place
-from harness.run.completion import no_engine
-from harness.run.expectation import OPEN, WRONG
+from harness.run.plans.completion import no_engine
 from harness.run.progress import Progress
 from harness.run.store import REPORT, writable
+from harness.run.verdicts.expectation import OPEN, WRONG
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly import ExploreRequest, nightly

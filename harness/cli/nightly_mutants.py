@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from harness.documents import NightlyDocument
 from harness.documents.nightly import ScenarioOutcome
-from harness.run.expectation import OPEN, WRONG
+from harness.run.verdicts.expectation import OPEN, WRONG
 from harness.scenarios.catalogue import MUTANTS
 
 

@@ -198,8 +198,8 @@ def chosen_kind(lock: str, kind: str, topology: str, requires: Sequence[str] | N
         raise UsageError("--kind says more than --topology: give one of them")
     if not topology:
         return kind
-    from harness.run.interpreter import interpreter_of  # late: starts a worker
-    from harness.run.lock_facts import find_facts
+    from harness.run.plans.lock_facts import find_facts
+    from harness.run.processes.interpreter import interpreter_of  # late: starts a worker
 
     plan = Plan(lock=lock, requires=tuple(requires or ()), python=python)
     kinds = find_facts(lock, interpreter_of(plan.check(), environment_progress)).kinds

@@ -22,8 +22,8 @@ from harness.plan import SERVERS, SSH, Hook, Plan
 from harness.plan.hooks import hooks_of
 from harness.plan.project import project_hooks
 from harness.run import store as stores
-from harness.run.completion import no_engine
-from harness.run.judging import Result
+from harness.run.plans.completion import no_engine
+from harness.run.verdicts.judging import Result
 from harness.search.replay import (
     Attempt,
     Prepared,

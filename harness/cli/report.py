@@ -30,7 +30,7 @@ def report_command(
     from harness.documents import load_run
     from harness.reports import model, run_report
     from harness.run import store as stores
-    from harness.run.judging import not_run, rejudge
+    from harness.run.verdicts.judging import not_run, rejudge
 
     folder = stores.find_run(given)
     try:

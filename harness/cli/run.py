@@ -99,7 +99,7 @@ def run_command(
     quiet: QuietOption = False,
 ) -> None:
     """Run a lock against a cluster while the nemesis injects faults, check the history and write a report."""
-    from harness.run import workers
+    from harness.run.processes import workers
 
     own, cluster = named_servers(servers, cluster)
     machines = named_hosts(

@@ -17,12 +17,12 @@ from harness.documents import runs as runs_schema
 from harness.documents.messages import TraceMode
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.plan import BACKENDS, SERVERS, SSH, Plan
-from harness.run.completion import choose, complete
-from harness.run.interpreter import interpreter_of
-from harness.run.judging import Result
+from harness.run.plans.completion import choose, complete
+from harness.run.processes.interpreter import interpreter_of
 from harness.run.progress import Progress
 from harness.run.runs import run
 from harness.run.store import writable
+from harness.run.verdicts.judging import Result
 from harness.run.with_report import with_report
 from harness.wording import certainty, counted
 

@@ -18,10 +18,10 @@ from rich.table import Table
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.plan import BACKENDS, Plan, allowing
 from harness.plan.mechanism import mechanism_text
-from harness.run.expectation import ExpectationResult, status_of
-from harness.run.judging import Result
-from harness.run.lock_facts import stated_origin
+from harness.run.plans.lock_facts import stated_origin
 from harness.run.store import REPORT
+from harness.run.verdicts.expectation import ExpectationResult, status_of
+from harness.run.verdicts.judging import Result
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.nightly_cases import CLUSTERS, judge_run, refusal

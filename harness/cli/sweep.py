@@ -22,7 +22,7 @@ from harness.errors import UsageError
 from harness.files import require_place, write_file
 from harness.plan import Plan
 from harness.reports import words
-from harness.run.interpreter import interpreter_of
+from harness.run.processes.interpreter import interpreter_of
 from harness.run.store import new_sweep, writable, write_results
 from harness.studies.sweep import PAUSES, Grid, exit_status, planned, sweep
 

@@ -23,7 +23,7 @@ from .links import linked
 from .verdicts import WORDS, Row, print_verdict, print_word
 
 if TYPE_CHECKING:
-    from harness.run.judging import Result
+    from harness.run.verdicts.judging import Result
 
 WIDE: Final = 160
 """Columns of a table if the output is not a terminal."""

@@ -1,7 +1,7 @@
 """The mechanism of a documented failure, as data: its cause, the clients concerned and the order of decisive events.
 
 A checker says that a lock failed. The mechanism says why, so that the same violation for another reason is noticed:
-:mod:`harness.run.mechanism` compares it with the history, the faults and the servers' keys of a run.
+:mod:`harness.run.verdicts.mechanism` compares it with the history, the faults and the servers' keys of a run.
 """
 
 from __future__ import annotations

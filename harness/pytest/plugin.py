@@ -30,7 +30,7 @@ import pytest
 
 if TYPE_CHECKING:
     from harness.plan import Plan
-    from harness.run.judging import Result
+    from harness.run.verdicts.judging import Result
     from harness.search.hunt import HuntResult
 
 STORE: Final = ".harness"

@@ -19,8 +19,8 @@ from harness.worker import world
 from harness.worker.client_program import find_lock, stock_of
 from harness.worker.resource import Resource
 
-from .interpreter import interpreter_of
-from .search_path import search_path
+from .processes.interpreter import interpreter_of
+from .processes.search_path import search_path
 
 if TYPE_CHECKING:  # importing it loads the Docker SDK
     from harness.clusters.docker.cluster import DockerCluster
@@ -63,8 +63,8 @@ def open_containers(
     from harness.clusters.docker.container_needs import Clients
     from harness.environments.programs import required_releases
 
-    from .client_contents import client_contents
-    from .lock_facts import find_facts
+    from .plans.lock_facts import find_facts
+    from .processes.client_contents import client_contents
 
     distributions, folder = client_contents(plan)
     runtime = find_facts(plan.lock, interpreter_of(plan)).runtime
@@ -121,7 +121,7 @@ def open_ssh(plan: Plan, report: Callable[[str], None] = _no_report) -> SshClust
     from harness.clusters.ssh.cluster import SshCluster
     from harness.clusters.ssh.preparation import ClientSetup, HostSettings
 
-    from .client_contents import client_contents
+    from .processes.client_contents import client_contents
 
     distributions, folder = client_contents(plan)
     return SshCluster(

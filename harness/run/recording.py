@@ -115,7 +115,7 @@ def simulate(start: RunStart, interpreter: str) -> Recording:
 
 def record_on_containers(start: RunStart, open_cluster: Callable[[Plan, Callable[[str], None]], Cluster]) -> Recording:
     """Run a plan on the cluster that ``open_cluster`` opens."""
-    from .client_contents import client_versions  # late: most runs are simulated
+    from .processes.client_contents import client_versions  # late: most runs are simulated
 
     versions = client_versions(start.plan, KINDS.find(start.plan.kind).packages)
     return _record_in_real_time(start, open_cluster(start.plan, start.report), lambda: versions)

@@ -19,8 +19,8 @@ from harness.worker.client_program import ClientJob, find_workload, stock_of
 
 from .exits import ExitWatch
 from .nemesis import Nemesis
+from .plans.stated_lease import stated_lease_s
 from .recorder import EntryWriter, Recorder
-from .stated_lease import stated_lease_s
 
 STOPPED: Final = "violation"
 """The reason in the last entry of a run that ended at its first violation."""

@@ -13,16 +13,16 @@ from harness.clusters.base import Cluster
 from harness.documents.messages import TraceMode
 from harness.plan import SERVERS, SSH, Plan
 
-from .completion import complete
-from .interpreter import interpreter_of
-from .judging import About, Recorded, Result, judge
-from .lock_facts import find_facts
 from .opening import open_containers, open_servers, open_ssh
+from .plans.completion import complete
+from .plans.lock_facts import find_facts
+from .plans.servers import refuse_remote_servers
+from .processes.interpreter import interpreter_of
 from .progress import Progress, ProgressReporter
 from .recording import Recording, RunStart, record_on_containers, record_on_own_machines, simulate
-from .servers_plans import refuse_remote_servers
 from .store import writable
 from .tracing import store_trace
+from .verdicts.judging import About, Recorded, Result, judge
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
 
     ``command`` and ``reason`` (why this cluster was chosen) are noted in the results. A simulated run happens in a
     process of its own, with the Python and the libraries that the plan requires. A run on containers opens its cluster
-    with ``open_cluster``, which may be the method of a :class:`harness.run.cluster_pool.ClusterPool`; with
+    with ``open_cluster``, which may be the method of a :class:`harness.run.containers.cluster_pool.ClusterPool`; with
     ``record_wire`` it also stores what the servers receive and send. ``trace`` says which messages between clients and
     servers are stored decoded: all of them (``on``), none (``off``), or in the simulator those around violations, and
     all of a short run. A plan whose servers the user runs may name servers on other machines only with

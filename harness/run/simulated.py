@@ -32,8 +32,8 @@ from harness.worker.lock_code import code_of
 from harness.worker.versions import installed_versions
 
 from .doubts import doubts
-from .lock_facts import facts_of
 from .opening import open_simulated
+from .plans.lock_facts import facts_of
 from .runner import Runner
 from .tapping import Command, TappedCluster
 

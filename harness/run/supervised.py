@@ -11,11 +11,11 @@ from harness.documents.lock import LockFacts
 from harness.history import HistoryWriter, Op
 from harness.history.lock_keys import KeySink, KeyState
 from harness.plan import Plan
+from harness.run.processes import workers
 from harness.trace.log import LoggedMessages, Place
 from harness.worker.channel import Frame
 
-from . import workers
-from .lock_facts import preloaded
+from .plans.lock_facts import preloaded
 from .progress import ProgressReporter
 from .recorder import Recorder
 from .runner import STOPPED, Stopped

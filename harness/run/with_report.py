@@ -6,8 +6,8 @@ from pathlib import Path
 
 from harness.documents.messages import TraceMode
 
-from .judging import Result
 from .runs import run
+from .verdicts.judging import Result
 
 
 def with_report(

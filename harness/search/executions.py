@@ -12,10 +12,10 @@ from harness.errors import HarnessError
 from harness.history import History, Op
 from harness.history.lock_keys import KeyState
 from harness.plan import Plan
-from harness.run import workers
-from harness.run.interpreter import interpreter_of
-from harness.run.lock_facts import find_facts, preloaded, searched_facts
 from harness.run.opening import open_simulated
+from harness.run.plans.lock_facts import find_facts, preloaded, searched_facts
+from harness.run.processes import workers
+from harness.run.processes.interpreter import interpreter_of
 from harness.worker.channel import Channel
 
 from .interleavings import ExecutionStep, FixedSteps, Path

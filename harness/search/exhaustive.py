@@ -20,9 +20,9 @@ from harness.documents import ExhaustiveDocument, convert
 from harness.documents.exhaustive import SCHEMA
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.run import workers
-from harness.run.interpreter import interpreter_of
-from harness.run.lock_facts import preloaded, searched_facts
+from harness.run.plans.lock_facts import preloaded, searched_facts
+from harness.run.processes import workers
+from harness.run.processes.interpreter import interpreter_of
 from harness.run.signals import sigint_noted
 from harness.sim.patches import virtual
 from harness.worker.channel import Channel, Frame

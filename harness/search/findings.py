@@ -15,9 +15,9 @@ from harness.documents.story import Story as StoredStory
 from harness.errors import UsageError
 from harness.files import write_file
 from harness.plan import Expect, Plan, dump, load, refuse_untrusted
-from harness.run.judging import Result
 from harness.run.runs import run
 from harness.run.store import FAILURES, safe_name, store_errors, write_results
+from harness.run.verdicts.judging import Result
 from harness.search.stories.story import StoryText
 
 from .in_workers import tell_story

@@ -32,12 +32,12 @@ from harness.documents.hunt import SCHEMA, HuntCoverage
 from harness.documents.hunt import HuntRequestDocument as StoredRequest
 from harness.errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
 from harness.plan import dump
-from harness.run.judging import versions
 from harness.run.pool import AbandonedJob, open_pool, results
 from harness.run.pool.in_process import InProcess
 from harness.run.progress import Progress
 from harness.run.signals import sigterm_interrupts
 from harness.run.store import new_hunt, writable, write_results
+from harness.run.verdicts.judging import versions
 
 from .coverage import Coverage, merged, summary, unreached
 from .findings import FoundFailure, known_failures, make_finding, remember

@@ -14,9 +14,10 @@ import msgspec
 from harness.clusters.kinds import KINDS
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.run import simulated, workers
-from harness.run.interpreter import interpreter_of
-from harness.run.lock_facts import preloaded
+from harness.run import simulated
+from harness.run.plans.lock_facts import preloaded
+from harness.run.processes import workers
+from harness.run.processes.interpreter import interpreter_of
 from harness.run.signals import sigint_noted
 from harness.worker.channel import Channel, Frame
 

@@ -16,9 +16,9 @@ from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.faults.catalogue import fault_class, fault_names, needs
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete, is_rare, methods_of, shares_objects
-from harness.run.interpreter import interpreter_of
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete, is_rare, methods_of, shares_objects
+from harness.run.plans.lock_facts import find_facts
+from harness.run.processes.interpreter import interpreter_of
 from harness.worker.client_program import WORKLOADS
 
 NO_FAULT: Final = "none"

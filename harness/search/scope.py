@@ -14,9 +14,9 @@ from harness.errors import UsageError
 from harness.faults.catalogue import fault_class
 from harness.faults.pause import ClientPause
 from harness.plan import Discipline, FaultSpec, Fencing, Plan
-from harness.run.completion import complete
-from harness.run.interpreter import interpreter_of
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
+from harness.run.processes.interpreter import interpreter_of
 
 from .steered import Bounds
 from .strikes import step_of

@@ -17,7 +17,7 @@ from harness.clusters import kinds
 from harness.faults.base import Fault, multiples
 from harness.faults.catalogue import fault_class
 from harness.plan import Delay, FaultSpec, Plan
-from harness.run.completion import is_rare
+from harness.run.plans.completion import is_rare
 
 from .request import NO_FAULT, SLACK, TTLS, HuntRequest
 from .vocabulary import Vocabulary

@@ -8,9 +8,9 @@ from harness.checkers import catalogue
 from harness.clusters.kinds import KINDS
 from harness.history.lock_keys import KeyState
 from harness.plan import Plan
-from harness.run.completion import complete
-from harness.run.interpreter import interpreter_of
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
+from harness.run.processes.interpreter import interpreter_of
 from harness.run.supervised import Destination, SupervisedRun
 
 from .stories.story import TrialStory, story_of

@@ -14,14 +14,14 @@ from harness.documents.lock import LockFacts
 from harness.history import History
 from harness.history.lock_keys import KeyState, attach_keys
 from harness.plan import Plan
-from harness.run.completion import complete
-from harness.run.decision import Decision, decide, with_promised_tokens
 from harness.run.doubts import doubts
-from harness.run.fault_records import fault_records
-from harness.run.lock_facts import searched_facts
 from harness.run.opening import open_simulated
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import searched_facts
 from harness.run.runner import Runner
-from harness.run.summary import ORDER
+from harness.run.verdicts.decision import Decision, decide, with_promised_tokens
+from harness.run.verdicts.fault_records import fault_records
+from harness.run.verdicts.summary import ORDER
 
 MOST_EVENTS: Final = 300_000
 """Most simulator events of a schedule. Usual are 10,000 to 30,000; far more means a client retries without pause."""

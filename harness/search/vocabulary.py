@@ -8,7 +8,7 @@ import msgspec
 
 from harness.history import NEMESIS, SECOND
 from harness.plan import Plan
-from harness.run import workers
+from harness.run.processes import workers
 from harness.search.replay.simulated import Simulated, simulate
 from harness.worker.client_program import event
 

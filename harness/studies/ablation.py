@@ -23,12 +23,12 @@ from harness.errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
 from harness.plan import FaultSpec, Mechanism, Plan
 from harness.plan.mechanism import VIOLATION as VIOLATION_STEP
 from harness.plan.mechanism import parse
-from harness.run.completion import complete
-from harness.run.expectation import judge
-from harness.run.judging import versions
+from harness.run.plans.completion import complete
 from harness.run.pool import AbandonedJob, open_pool, results
 from harness.run.runs import run
 from harness.run.signals import sigterm_interrupts
+from harness.run.verdicts.expectation import judge
+from harness.run.verdicts.judging import versions
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 

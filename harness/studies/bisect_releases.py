@@ -24,8 +24,8 @@ from harness.environments.releases import Release, between, parsed, releases
 from harness.errors import EnvironmentLacking, UsageError
 from harness.files import write_file
 from harness.plan import Expect, Plan, allowing, dump
-from harness.run.judging import versions
 from harness.run.store import writable
+from harness.run.verdicts.judging import versions
 from harness.wording import counted
 
 from .bisect import Bisection, Range, bisect, conclusion

@@ -16,12 +16,12 @@ from harness.documents import VersionsDocument
 from harness.documents.versions import SCHEMA, VersionCell, VersionPlan, VersionRun
 from harness.errors import HarnessError, UsageError
 from harness.plan import Plan
-from harness.run.cluster_pool import ClusterPool
-from harness.run.completion import complete
-from harness.run.container_images import build_images
-from harness.run.judging import versions
+from harness.run.containers.cluster_pool import ClusterPool
+from harness.run.containers.container_images import build_images
+from harness.run.plans.completion import complete
 from harness.run.runs import run
 from harness.run.store import writable
+from harness.run.verdicts.judging import versions
 
 from .compare_releases import cell_line
 from .release_trials import OnLine, open_question, version_run

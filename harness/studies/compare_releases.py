@@ -15,8 +15,8 @@ from harness.documents import VersionsDocument
 from harness.documents.versions import SCHEMA, VersionCell, VersionDifference, VersionPlan
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.run.judging import versions
 from harness.run.store import writable
+from harness.run.verdicts.judging import versions
 from harness.wording import counted
 
 from .release_trials import (

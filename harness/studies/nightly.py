@@ -19,11 +19,11 @@ from harness.documents.exploration import Exploration, Pair, PairVisit
 from harness.documents.nightly import SCHEMA, ScenarioOutcome
 from harness.documents.trace import state_of
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
-from harness.run.container_images import Report, require_image
-from harness.run.expectation import status_of
-from harness.run.judging import versions
+from harness.run.containers.container_images import Report, require_image
 from harness.run.progress import Progress
 from harness.run.signals import sigterm_interrupts
+from harness.run.verdicts.expectation import status_of
+from harness.run.verdicts.judging import versions
 from harness.scenarios.catalogue import Scenario
 from harness.wording import counted
 

@@ -25,15 +25,15 @@ from harness.errors import HarnessError, MissingLibrary, UsageError
 from harness.faults.upgrade import RollingUpgrade
 from harness.fidelity.trace.check import not_specified
 from harness.plan import Plan
-from harness.run.cluster_pool import sharing_key
-from harness.run.completion import complete
-from harness.run.container_images import Report, build_images
-from harness.run.expectation import ExpectationResult, judge
-from harness.run.judging import Result
-from harness.run.lock_facts import stated_origin
+from harness.run.containers.cluster_pool import sharing_key
+from harness.run.containers.container_images import Report, build_images
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import stated_origin
 from harness.run.pool import AbandonedJob, Pool, open_pool, results
 from harness.run.pool.containers import reused_cluster
 from harness.run.runs import run
+from harness.run.verdicts.expectation import ExpectationResult, judge
+from harness.run.verdicts.judging import Result
 from harness.run.with_report import with_report
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario

@@ -24,10 +24,10 @@ from harness.environments.requirements import parse
 from harness.environments.spelling import refuse_misspelled
 from harness.errors import HarnessError, UsageError
 from harness.plan import Plan
-from harness.run.interpreter import interpreter_of
-from harness.run.judging import Result
+from harness.run.processes.interpreter import interpreter_of
 from harness.run.runs import run
-from harness.run.summary import ORDER
+from harness.run.verdicts.judging import Result
+from harness.run.verdicts.summary import ORDER
 from harness.search.stories.story import TrialStory
 from harness.search.telling import tell_story
 

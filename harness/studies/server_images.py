@@ -12,8 +12,8 @@ from harness.clusters.kinds import KINDS, own_kinds
 from harness.clusters.kinds.releases import ALL_RELEASES, RELEASES
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.run.completion import with_release
-from harness.run.judging import Result
+from harness.run.plans.completion import with_release
+from harness.run.verdicts.judging import Result
 
 DEFAULT: Final = "default"
 """Name of the image that the harness builds itself."""

@@ -25,14 +25,14 @@ from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.faults.catalogue import fault_class
 from harness.faults.pause import ClientPause, ServerPause
 from harness.plan import BACKENDS, FaultSpec, Plan
-from harness.run.completion import complete
-from harness.run.expectation import first_violation_s
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
 from harness.run.pool import AbandonedJob, Pool, open_pool, results
 from harness.run.pool.in_process import InProcess
 from harness.run.progress import Progress
 from harness.run.runs import run
 from harness.run.signals import sigterm_interrupts
+from harness.run.verdicts.expectation import first_violation_s
+from harness.run.verdicts.judging import Result
 
 PAUSES: Final = (ClientPause.name, ServerPause.name)
 CONFIDENCE: Final = 0.95

@@ -17,7 +17,7 @@ from harness.documents import TrendsDocument
 from harness.documents.nightly import Detection, ScenarioOutcome
 from harness.documents.run import ScenarioState
 from harness.documents.trends import SCHEMA, Changes, TrendChange, TrendsDetection, TrendsNight, TrendsSeries
-from harness.run.expectation import OPEN, WRONG
+from harness.run.verdicts.expectation import OPEN, WRONG
 
 from . import results_db
 from .results_db import Night

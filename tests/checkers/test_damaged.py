@@ -21,9 +21,9 @@ from harness.clusters.kinds import kinds
 from harness.history import History
 from harness.lock_impls import catalogue
 from harness.plan import Plan
-from harness.run.completion import complete
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from tests.checkers import brute_force
 from tests.checkers.damage import KINDS, damage
 

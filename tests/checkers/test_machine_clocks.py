@@ -11,7 +11,7 @@ from harness.checkers.machine_clocks import machines_of
 from harness.checkers.running import run_all
 from harness.history import History, Op
 from harness.history.lock_keys import KeyState, attach_keys
-from harness.run.checking import check
+from harness.run.check.checking import check
 
 MS = 1_000_000
 SECOND = 1000 * MS

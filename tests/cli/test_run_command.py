@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.history import History
-from harness.run import completion
+from harness.run.plans import completion
 
 from .commands import harness, results_in
 

@@ -24,9 +24,9 @@ from harness.cli.start_lines import StartLines
 from harness.history import History, Op
 from harness.history.ongoing import Ongoing
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
 from harness.run.progress import PHASES
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from tests.cli.commands import harness
 
 CODES = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|\r|\n|[^\x1b\r\n]+")

@@ -20,7 +20,7 @@ from harness.clusters.key_watch import KeyWatch, NoAnswer
 from harness.history.lock_keys import KEYS, KeyObservation, KeyState, read_keys
 from harness.plan import FaultSpec, Plan
 from harness.reports.holds import find_holds
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.run.runs import run
 
 MS = 1_000_000

@@ -12,8 +12,8 @@ from harness.clusters.abilities import MEMORY
 from harness.faults.base import Observation
 from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from tests.clusters.bench import AnyCluster, Bench, client_answers, make, on, scene
 from tests.clusters.bench import fault as build
 

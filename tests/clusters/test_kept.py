@@ -20,7 +20,7 @@ from harness.clusters.host_clocks import HostClocks
 from harness.errors import HarnessError
 from harness.lock_impls import catalogue
 from harness.plan import Plan
-from harness.run.cluster_pool import ClusterPool
+from harness.run.containers.cluster_pool import ClusterPool
 from harness.worker.client_program import ClientJob
 
 LOCKS = {

@@ -18,9 +18,9 @@ from harness.faults.catalogue import default_specs
 from harness.history import History, Op
 from harness.history.lock_keys import KEYS, KeyObservation, KeyState, owner_text, read_keys
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
-from harness.run.lock_facts import find_facts
 from harness.run.opening import open_simulated
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
 from harness.run.runner import Runner
 from harness.run.runs import run
 from harness.sim.hosts import SimHost

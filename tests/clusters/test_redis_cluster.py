@@ -18,8 +18,8 @@ from harness.lock_impls.base import Endpoints, Indeterminate, LockError
 from harness.lock_impls.redis_client import known_outcome, open_client
 from harness.lock_impls.redis_cluster_client import RedisClusterClient
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.scenarios import catalogue
 from harness.studies.nightly_cases import cases, run_case
 from tests.clusters.bench import fault, scene, until_healed

@@ -24,7 +24,7 @@ from harness.faults.base import Damage, InjectionContext
 from harness.faults.catalogue import build_fault, fault_class
 from harness.faults.records import FaultRecord, Moment
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from tests.clusters.bench import fault, scene, until_healed
 from tests.faults.fakes import FakeCluster
 

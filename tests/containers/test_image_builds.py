@@ -12,7 +12,7 @@ from harness.errors import EnvironmentLacking
 from harness.faults.catalogue import default_specs
 from harness.plan import Plan
 from harness.run import opening
-from harness.run.container_images import build_images
+from harness.run.containers.container_images import build_images
 from harness.studies.compare import Watch, compare
 from harness.studies.compare.plans import ComparisonRequest
 

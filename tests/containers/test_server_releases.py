@@ -30,7 +30,7 @@ from harness.faults.catalogue import default_specs
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints
 from harness.plan import Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from tests.clusters.real import servers
 
 NO_STOCK = '{"fencing": "off", "stock": {}}'

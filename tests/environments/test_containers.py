@@ -14,8 +14,8 @@ from harness.environments.interpreters import container_requirements
 from harness.environments.resolution import resolved
 from harness.errors import UsageError
 from harness.plan import Plan
-from harness.run.client_contents import client_contents, client_versions
-from harness.run.interpreter import interpreter_of
+from harness.run.processes.client_contents import client_contents, client_versions
+from harness.run.processes.interpreter import interpreter_of
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from harness.environments.interpreters import container_requirements
 from harness.environments.programs import published_releases, required_releases
 from harness.errors import EnvironmentLacking, UsageError
 from harness.plan import Plan
-from harness.run.client_contents import client_versions
+from harness.run.processes.client_contents import client_versions
 from harness.studies.release_trials import Releases
 from tests.containers.fakes import fake_tool
 

@@ -13,7 +13,7 @@ import pytest
 
 from harness import check
 from harness.fidelity.processes import LOOPBACK
-from harness.run.following import follow
+from harness.run.check.following import follow
 from tests.conftest import Servers
 
 SERVICE = Path(__file__).parents[2] / "examples" / "orders" / "orders.py"

@@ -16,7 +16,7 @@ from harness.faults import calls, records
 from harness.faults.base import Fault
 from harness.faults.catalogue import fault_class, fault_names
 from harness.faults.records import FaultRecord, Moment
-from harness.run.summary import describe
+from harness.run.verdicts.summary import describe
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ("harness", "checkers", "reports", "scenarios")

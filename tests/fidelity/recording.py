@@ -22,7 +22,7 @@ from harness.fidelity.etcd.v2 import LONG_S
 from harness.fidelity.zookeeper import steps as zookeeper_steps
 from harness.lock_impls import catalogue
 from harness.plan import Plan
-from harness.run import workers
+from harness.run.processes import workers
 from harness.run.runs import run
 from harness.sim.grpc_wire import GrpcServer
 from harness.sim.servers.etcd.v2 import KEYS, V2Service

@@ -15,8 +15,8 @@ from harness.conformance.program import _json, _looks_like_answer
 from harness.errors import USAGE, UsageError
 from harness.history.lock_keys import read_keys
 from harness.plan import Plan
-from harness.run.bounds import refuse_endless
-from harness.run.completion import complete
+from harness.run.plans.bounds import refuse_endless
+from harness.run.plans.completion import complete
 
 DEEP = 200_000
 Capture = pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ import pytest
 
 from harness.checkers.models import frozen, worded
 from harness.history.edn import only_form
-from harness.run.checking import check
+from harness.run.check.checking import check
 
 EQUAL = [("#{1 2}", "#{2 1}"), ("{:a 1, :b 2}", "{:b 2, :a 1}"), (":a", ":a"), ("[1]", "(1)"), ("2/2", "1")]
 UNLIKE = [

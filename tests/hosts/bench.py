@@ -11,11 +11,11 @@ from harness.clusters.ssh.cluster import SshCluster
 from harness.faults.catalogue import build_fault
 from harness.faults.records import FaultRecord
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
 from harness.run.fault_engine import FaultEngine
-from harness.run.fault_records import fault_records
 from harness.run.opening import open_ssh
+from harness.run.plans.completion import complete
 from harness.run.recorder import Recorder
+from harness.run.verdicts.fault_records import fault_records
 
 from .machines import Machines
 

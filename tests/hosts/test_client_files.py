@@ -13,8 +13,8 @@ from harness.clusters.ssh.connection import HostConnection
 from harness.clusters.ssh.preparation import at_once
 from harness.errors import EnvironmentLacking
 from harness.plan import Plan
-from harness.run.completion import complete
 from harness.run.opening import open_ssh
+from harness.run.plans.completion import complete
 
 from .machines import Machines
 

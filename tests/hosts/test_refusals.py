@@ -11,8 +11,8 @@ from harness.cli.run_shared import complete_for
 from harness.clusters.ssh.links import Endpoint, rules_of, table_script
 from harness.errors import USAGE, EnvironmentLacking, HarnessError, UsageError
 from harness.plan import FaultSpec, Plan, refuse_untrusted
-from harness.run.completion import complete
 from harness.run.opening import open_ssh
+from harness.run.plans.completion import complete
 
 from .machines import Machines
 

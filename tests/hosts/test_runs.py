@@ -12,7 +12,7 @@ import pytest
 from harness.checkers.machine_clocks import machines_of
 from harness.clusters.ssh.cluster import SshCluster
 from harness.plan import FaultSpec, Plan
-from harness.run.checking import check
+from harness.run.check.checking import check
 from harness.run.runs import run
 
 from .bench import Bench, on_bench

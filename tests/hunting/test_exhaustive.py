@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.history import History
 from harness.lock_impls.base import Grant
 from harness.lock_impls.redis_token import RedisTokenLock
-from harness.run.lock_facts import searched_facts
+from harness.run.plans.lock_facts import searched_facts
 from harness.search import steered
 from harness.search.executions import execute, judge, repeat
 from harness.search.exhaustive import exhaust

@@ -10,7 +10,7 @@ from msgspec.structs import replace as with_
 
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan, decode
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.search.drawn import draw
 from harness.search.request import TTLS, HuntRequest, able
 from harness.search.shrink import shrink, weight

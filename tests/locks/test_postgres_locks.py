@@ -13,7 +13,7 @@ from harness.lock_impls.base import Endpoints, Indeterminate, LockClass, LockErr
 from harness.lock_impls.postgres_advisory import AdvisoryLock
 from harness.lock_impls.postgres_row import PostgresRowLock
 from harness.plan import Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.studies.exploration.pairs import explorable
 from tests.clusters.bench import make, on
 from tests.clusters.real import servers

@@ -17,7 +17,7 @@ from harness.lock_impls.base import Endpoints, Grant, Indeterminate, LockError, 
 from harness.lock_impls.constructor_arguments import UserLockError
 from harness.lock_impls.program import Checks, Extends, LockProgram, ProgramError
 from harness.plan import Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.worker.client_program import ClientJob, LockPreparation, prepare, run
 
 SERVERS = Endpoints("redis-single", (("10.0.0.2", 6379),))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.run import worker_hosts, workers
-from harness.run.worker_hosts import SpawnedWorker, WorkerDied
+from harness.run.processes import worker_hosts, workers
+from harness.run.processes.worker_hosts import SpawnedWorker, WorkerDied
 from harness.worker.watchdog import Limits
 from tests.worker.test_hostile import DOUBTS, run_hostile
 from tests.worker.test_server import reports_until_interrupted

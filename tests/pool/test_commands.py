@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from harness.plan import Plan
-from harness.run.judging import versions
 from harness.run.pool.dask import signature
+from harness.run.verdicts.judging import versions
 from harness.scenarios import catalogue
 from harness.search import request as hunts
 from harness.search.hunt import hunt

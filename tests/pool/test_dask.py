@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import EnvironmentLacking, UsageError
-from harness.run.judging import versions
 from harness.run.pool import AbandonedJob, dask, open_pool, results
 from harness.run.pool.dask import signature
+from harness.run.verdicts.judging import versions
 
 from .dask_cluster import LOOPBACK, DaskCluster, dask_cluster
 from .jobs import SEEDS, MarkJob, digest, fail, gated_jobs, mark, wait_for_gated_job

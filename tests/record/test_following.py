@@ -14,8 +14,8 @@ import pytest
 
 from harness import Plan, check, run
 from harness.checkers.base import Violation
-from harness.run.checking import find_model
-from harness.run.following import Follower, follow
+from harness.run.check.checking import find_model
+from harness.run.check.following import Follower, follow
 from tests.record.drawn import MS, ORIGIN_NS, DrawnCall, recorded, write_recordings
 from tests.record.test_recordings import ERROR_NS, OVERLAP, draw_gaps, drawn, holds
 

@@ -18,10 +18,10 @@ import pytest
 from harness import check
 from harness.errors import EnvironmentLacking, UsageError
 from harness.record import Recorder
-from harness.run import listening
-from harness.run.checking import Report
-from harness.run.following import follow
-from harness.run.listening import Listener
+from harness.run.check import listening
+from harness.run.check.checking import Report
+from harness.run.check.following import follow
+from harness.run.check.listening import Listener
 from tests.record.drawn import write_recordings
 from tests.record.test_recordings import OVERLAP, holds
 

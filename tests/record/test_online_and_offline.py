@@ -23,8 +23,8 @@ from harness.checkers.mutual_exclusion import MutualExclusionChecker
 from harness.checkers.online import Entry, HoldMonitor
 from harness.checkers.run_watch import RunWatch
 from harness.history import History, Op, OpType
-from harness.run.checking import find_model
-from harness.run.following import Follower
+from harness.run.check.checking import find_model
+from harness.run.check.following import Follower
 from tests.checkers.story import Story
 from tests.checkers.test_holds import histories
 from tests.record.drawn import MS

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from harness.checkers.base import Verdict
 from harness.documents.lock import LockFacts
 from harness.plan import Plan
-from harness.run.decision import Decision, decide
+from harness.run.verdicts.decision import Decision, decide
 
 LOCK = LockFacts(name="some-lock", fence=True, queue=False, reentrant=False)
 

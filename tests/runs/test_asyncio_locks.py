@@ -12,8 +12,8 @@ from harness.checkers.base import Violation
 from harness.errors import UsageError
 from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.run.judging import Result
 from harness.run.store import HISTORY
+from harness.run.verdicts.judging import Result
 
 LOCKS = f"{__package__}.asyncio_locks"
 OTHER_LOOPS = f"{__package__}.loops"

@@ -12,8 +12,8 @@ from harness.clusters.abilities.hosts import SECTION
 from harness.errors import UsageError
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
 from harness.run.store import HISTORY
+from harness.run.verdicts.judging import Result
 
 FAULT = "task-cancel"
 SOUND = f"{__package__}.asyncio_locks:TokenLock"

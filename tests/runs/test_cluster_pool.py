@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from harness.faults.catalogue import default_specs
 from harness.plan import Plan
-from harness.run.cluster_pool import sharing_key
-from harness.run.completion import complete
+from harness.run.containers.cluster_pool import sharing_key
+from harness.run.plans.completion import complete
 
 
 def plan(lock: str, fault: str = "") -> Plan:

@@ -21,7 +21,7 @@ from harness.documents import ComparisonDocument, RunDocument, convert
 from harness.documents.comparison import ComparedCost
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
+from harness.run.verdicts.judging import Result
 from harness.studies.compare import cells, exit_status
 from harness.studies.compare.cells import WORST_FIRST, RunFindings, lapse, state_of
 from harness.studies.compare.document import assemble, relative

@@ -9,7 +9,7 @@ from harness.documents import RunDocument
 from harness.documents.comparison import CellState, ComparedCell, ComparedCost
 from harness.lock_impls import catalogue
 from harness.plan import Plan
-from harness.run.judging import Result
+from harness.run.verdicts.judging import Result
 from harness.studies.compare.costs import quantile
 from harness.studies.compare.plans import ComparisonRequest, jobs
 from harness.studies.compare.properties import (

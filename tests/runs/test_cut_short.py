@@ -14,13 +14,13 @@ import pytest
 from harness.clusters.gate import NetworkGate, NetworkRemoved
 from harness.history import History
 from harness.plan import FaultSpec, Plan, dump
-from harness.run.completion import complete
-from harness.run.judging import rejudge
-from harness.run.lock_facts import find_facts
 from harness.run.nemesis import Nemesis
 from harness.run.opening import open_simulated
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
 from harness.run.runner import Runner
 from harness.run.store import HISTORY, PLAN
+from harness.run.verdicts.judging import rejudge
 
 
 def test_shutting_a_gate_waits_for_threads_outside_and_refuses_others(monkeypatch: pytest.MonkeyPatch) -> None:

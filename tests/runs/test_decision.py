@@ -14,7 +14,7 @@ from harness.documents.run import PropertyState, RunWord
 from harness.faults.records import FaultRecord
 from harness.lock_impls.base import Limit
 from harness.plan import Plan
-from harness.run.decision import Decision, decide, with_promised_tokens
+from harness.run.verdicts.decision import Decision, decide, with_promised_tokens
 from harness.wording import certainty, first_sentence
 from tests.checkers.story import Story
 

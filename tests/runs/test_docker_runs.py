@@ -25,9 +25,9 @@ from harness.errors import EnvironmentLacking
 from harness.faults.catalogue import default_specs
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
 from harness.run.runs import run
 from harness.run.store import HISTORY
+from harness.run.verdicts.judging import Result
 
 pytestmark = pytest.mark.docker
 

@@ -10,7 +10,7 @@ import pytest
 from harness import run
 from harness.faults.catalogue import default_specs
 from harness.plan import Expect, FaultSpec, Plan
-from harness.run.judging import Result
+from harness.run.verdicts.judging import Result
 
 LATENCY = FaultSpec("latency", at=1.0, for_=0.5)
 

@@ -12,9 +12,9 @@ from harness.clusters.abilities.hosts import SECTION
 from harness.errors import UsageError
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
 from harness.run.store import HISTORY
+from harness.run.verdicts.judging import Result
 from harness.search.stories.story import story_of
 from harness.search.trials import run_trial
 

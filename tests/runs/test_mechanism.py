@@ -12,9 +12,9 @@ from harness.checkers.resource import ResourceChecker
 from harness.errors import UsageError
 from harness.history import History
 from harness.plan import Mechanism, decode
-from harness.run.decision import Decision
-from harness.run.expectation import judge
-from harness.run.mechanism import mismatch
+from harness.run.verdicts.decision import Decision
+from harness.run.verdicts.expectation import judge
+from harness.run.verdicts.mechanism import mismatch
 from tests.checkers.story import Story
 
 STORY = ("c0 acquire", "client-pause inject", "c0 key-expired", "second acquire", "client-pause heal", "c0 write")

@@ -20,12 +20,12 @@ from harness.faults.catalogue import fault_class
 from harness.faults.clocks import Clocks
 from harness.history import History, Op
 from harness.plan import FaultSpec, Plan
-from harness.run.fault_records import fault_records
-from harness.run.judging import Result
 from harness.run.nemesis import Nemesis
 from harness.run.recorder import Recorder
 from harness.run.runs import run
-from harness.run.summary import summarise
+from harness.run.verdicts.fault_records import fault_records
+from harness.run.verdicts.judging import Result
+from harness.run.verdicts.summary import summarise
 from harness.worker.workloads.inventory import InventoryWorkload
 from tests.clusters.bench import make, on
 

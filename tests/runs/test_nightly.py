@@ -25,8 +25,8 @@ from harness.faults.pause import ClientPause
 from harness.history import History
 from harness.lock_impls.redis_token import RedisTokenLock
 from harness.plan import Expect, Plan
-from harness.run.decision import Decision
-from harness.run.expectation import judge, status_of
+from harness.run.verdicts.decision import Decision
+from harness.run.verdicts.expectation import judge, status_of
 from harness.scenarios import catalogue
 from harness.studies.nightly import nightly
 from harness.studies.nightly_cases import Case, cases

@@ -12,7 +12,7 @@ import pytest
 from harness.errors import UsageError
 from harness.faults.catalogue import build_fault, default_specs, fault_names, refuse_overlap, refuse_unknown_words
 from harness.plan import FaultSpec, Plan, decode, dump, load, seconds
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 
 FULL = Plan(
     lock="redlock",

@@ -14,8 +14,8 @@ from harness.cli.run import app
 from harness.documents.run import load_run
 from harness.plan import Expect, load
 from harness.reports import junit
-from harness.run.judging import rejudge
 from harness.run.store import REPORT, RESULTS
+from harness.run.verdicts.judging import rejudge
 from harness.scenarios.catalogue import Scenario
 from harness.serve.index import Index
 from harness.studies.compare.cells import findings_of

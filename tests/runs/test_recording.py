@@ -13,8 +13,8 @@ from harness.checkers.base import doubt_of
 from harness.clusters.base import Cluster
 from harness.history import History, HistoryWriter, Op
 from harness.plan import Plan
-from harness.run.completion import complete
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
 from harness.run.recorder import Recorder
 from harness.run.runner import Runner
 

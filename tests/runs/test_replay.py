@@ -14,8 +14,8 @@ import pytest
 
 from harness.cli import replay as replay_cli
 from harness.plan import FaultSpec, Plan, dump
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from tests.cli.commands import harness
 
 FILE = """

@@ -11,7 +11,7 @@ import pytest
 from harness.errors import UsageError
 from harness.history import SECOND, History, Op
 from harness.plan import Delay, Expect, FaultSpec, Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.run.runs import run
 from harness.scenarios import catalogue
 from harness.search.replay import (

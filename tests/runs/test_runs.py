@@ -16,9 +16,9 @@ from harness.faults.catalogue import default_specs
 from harness.faults.pause import ClientPause
 from harness.lock_impls import catalogue
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.worker.resource import Request, Resource, ResourceReply
 from tests.runs.verdicts import explanations
 

@@ -11,10 +11,10 @@ from msgspec.structs import replace as with_
 from harness.documents.lock import LockFacts
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan, decode, dump
-from harness.run.completion import complete
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
+from harness.run.plans.stated_lease import stated_lease_s
 from harness.run.runs import run
-from harness.run.stated_lease import stated_lease_s
 from harness.search.request import HuntRequest
 from harness.search.trials import Trial, run_trial
 

@@ -11,8 +11,8 @@ import pytest
 from harness.faults.catalogue import default_specs
 from harness.history import Op
 from harness.plan import Plan, decode, dump
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from tests.cli.commands import harness
 
 JUMPS: tuple[str, str, dict[str, Any]] = ("redlock", "clock-jump", {})

@@ -18,7 +18,7 @@ from harness.documents.sweep import SweepRun
 from harness.errors import UsageError
 from harness.plan import Plan
 from harness.reports import sweep_report
-from harness.run.judging import Result
+from harness.run.verdicts.judging import Result
 from harness.studies import sweep as sweeps
 from harness.studies.sweep import Grid, exit_status, figures, planned, summary, sweep, wilson
 from tests.checkers.story import Story

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.run.judging import Result
+from harness.run.verdicts.judging import Result
 
 
 def explanations(result: Result) -> str:

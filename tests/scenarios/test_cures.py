@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.documents.lock import LockOrigin
-from harness.run.lock_facts import stated_origin
+from harness.run.plans.lock_facts import stated_origin
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies.ablation import Ablation, ablations, cure_of, differences, run_ablation

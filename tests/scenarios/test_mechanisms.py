@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from harness.plan import Expect
 from harness.plan.mechanism import Cause
-from harness.run.completion import complete
-from harness.run.expectation import judge
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
 from harness.run.runs import run
+from harness.run.verdicts.expectation import judge
+from harness.run.verdicts.judging import Result
 from harness.scenarios import catalogue
 from tests.scenarios.test_files import REFUSED
 

@@ -13,7 +13,7 @@ from harness.cli.main import main
 from harness.documents import NightlyDocument
 from harness.errors import UsageError
 from harness.lock_impls.redis_token import RedisTokenLock
-from harness.run.decision import FENCED
+from harness.run.verdicts.decision import FENCED
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.scenarios.mutants import redis, tables

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from harness.history import History, HistoryWriter, Op
 from harness.plan import FaultSpec, Plan, dump
-from harness.run.judging import Result
 from harness.run.runs import run
 from harness.run.store import HISTORY, PLAN, write_results
+from harness.run.verdicts.judging import Result
 
 PLAN_OF_TESTS = Plan(
     lock="redis-token", faults=(FaultSpec("client-pause", on="acquire", for_=3.0),), time_limit=8.0, clients=3

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from harness import FaultSpec, Plan, run
-from harness.run.judging import Result
+from harness.run.verdicts.judging import Result
 
 SECRET = "s3cret-of-the-test"
 VARIABLE = "HARNESS_TEST_PASSWORD"

@@ -22,8 +22,8 @@ from harness.clusters.servers.hooks import HookCommands, HookRunner, run_command
 from harness.errors import MISSING, UNKNOWN, USAGE, VIOLATION, UsageError
 from harness.plan import Hook, code_in, decode, dump, load, refuse_untrusted
 from harness.plan.project import project_hooks
-from harness.run.completion import complete
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
+from harness.run.verdicts.judging import Result
 
 from .own_redis import DaemonRedis, daemon_redis, wait_for
 

@@ -28,7 +28,7 @@ from harness.fidelity.mysql.pair import MysqlComparison
 from harness.fidelity.postgres.pair import answers, copy_data, install, server_command
 from harness.fidelity.processes import PATIENCE_S, Place, ServerProcess
 from harness.plan import dump, load, refuse_untrusted
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 
 from .own_redis import DaemonRedis, daemon_redis
 from .secured import LOST, SECRET, VARIABLE, certificate, leaks, run_with_fault

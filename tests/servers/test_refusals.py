@@ -6,7 +6,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 
 ONE = ("redis://127.0.0.1:6379",)
 

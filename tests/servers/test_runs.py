@@ -128,7 +128,7 @@ def test_an_interrupted_run_leaves_a_history_and_no_key(redis_server: ServerProc
 
 def test_no_docker_library_is_loaded() -> None:
     """A user without an engine has not installed them."""
-    modules = "harness.clusters.servers.cluster, harness.clusters.servers.services.redis, harness.run.servers_plans"
+    modules = "harness.clusters.servers.cluster, harness.clusters.servers.services.redis, harness.run.plans.servers"
     libraries = ("docker", "toxiproxy", "requests")
     check = f"import sys, {modules}; print([name for name in {libraries} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ from harness.clusters.servers.addresses import parse_server
 from harness.clusters.servers.services.redis import SentinelRedis
 from harness.errors import UNKNOWN, EnvironmentLacking, UsageError
 from harness.plan import Hook
-from harness.run.completion import complete
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
+from harness.run.verdicts.judging import Result
 
 from .own_redis import SentinelPasswords, SentinelSetup, daemon_sentinel, keys_at, sentinel_setup
 from .secured import SECRET, VARIABLE, leaks

@@ -29,7 +29,7 @@ import pytest
 
 from harness.errors import EnvironmentLacking
 from harness.plan import Plan
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.sim.patches import TESTED, virtual, why_unsupported
 from tests.sim.world import TwoHostWorld
 

@@ -16,10 +16,10 @@ from harness.documents import NightlyDocument, decode
 from harness.documents.exploration import Exploration, Explored, ExploredFailure, ExploredPair, Pair, PairVisit
 from harness.errors import UsageError
 from harness.plan import Expect, Mechanism, Plan, load
-from harness.run.expectation import first_violation
-from harness.run.mechanism import mismatch
-from harness.run.observed_mechanism import observed_mechanism
 from harness.run.runs import run
+from harness.run.verdicts.expectation import first_violation
+from harness.run.verdicts.mechanism import mismatch
+from harness.run.verdicts.observed_mechanism import observed_mechanism
 from harness.scenarios import catalogue
 from harness.studies import exploration, results_db
 from harness.studies.exploration import ExplorationState, explore, pairs, visits

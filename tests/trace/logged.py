@@ -14,8 +14,8 @@ from harness.documents.messages import LOG, MessageTrace, TraceMode
 from harness.history import History, Op
 from harness.plan import Plan
 from harness.run import simulated
-from harness.run.completion import complete
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
 from harness.run.tapping import Command
 from harness.trace.log import LoggedMessages, Place
 from harness.trace.reading import load_trace

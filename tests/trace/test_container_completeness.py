@@ -10,8 +10,8 @@ import pytest
 from harness.clusters.docker.services import consul, hazelcast, postgres
 from harness.clusters.kinds import KINDS
 from harness.plan import Plan
-from harness.run.completion import complete
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
 from harness.trace.decoding import KEEPS_ALIVE
 
 from .counted import CountedRun, run_counted

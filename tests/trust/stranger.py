@@ -10,7 +10,7 @@ import pytest
 
 from harness.lock_impls.catalogue import LOCKS
 from harness.plan import FaultSpec, Plan, dump
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.run.runs import run
 from harness.run.store import HISTORY, PLAN, RESULTS
 

@@ -10,9 +10,9 @@ from harness.documents import load_run, present
 from harness.errors import UNKNOWN, VALID
 from harness.lock_impls import catalogue
 from harness.lock_impls.catalogue import all_descriptions
-from harness.run import workers
-from harness.run.judging import rejudge
-from harness.run.lock_facts import find_facts
+from harness.run.plans.lock_facts import find_facts
+from harness.run.processes import workers
+from harness.run.verdicts.judging import rejudge
 from harness.serve.app import application
 from tests.cli.commands import harness
 from tests.serve.asking import request

@@ -13,9 +13,9 @@ from harness.cli.main import main
 from harness.errors import UNKNOWN, USAGE
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.run import workers
-from harness.run.judging import Result
+from harness.run.processes import workers
 from harness.run.store import HISTORY, LATEST
+from harness.run.verdicts.judging import Result
 from harness.worker.watchdog import Limits
 
 MODULE = f"{__package__}.hostile_locks"

@@ -12,7 +12,7 @@ import time
 import msgspec
 import pytest
 
-from harness.run import workers
+from harness.run.processes import workers
 from harness.worker import server
 from harness.worker.channel import Channel, Frame
 from harness.worker.watchdog import StackFile, Watchdog

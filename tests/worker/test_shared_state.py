@@ -13,7 +13,7 @@ import pytest
 from harness.clusters.kinds import kinds
 from harness.lock_impls import catalogue
 from harness.plan import Plan
-from harness.run import workers
+from harness.run.processes import workers
 from harness.worker import world
 
 from . import shared_state

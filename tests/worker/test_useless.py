@@ -12,8 +12,8 @@ from harness import run
 from harness.faults.catalogue import default_specs
 from harness.history.lock_keys import KEYS
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result, rejudge
 from harness.run.store import HISTORY, RESULTS
+from harness.run.verdicts.judging import Result, rejudge
 
 MODULE = f"{__package__}.useless_locks"
 BROKEN = {

@@ -8,8 +8,8 @@ import pytest
 
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.search.request import HuntRequest
 from harness.search.stories.story import story_of
 from harness.search.trials import run_trial

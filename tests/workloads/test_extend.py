@@ -7,10 +7,10 @@ import pytest
 
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
-from harness.run.judging import Result
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.search.request import HuntRequest
 
 LOCKS = "tests.workloads.extend_locks"

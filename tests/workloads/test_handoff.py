@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.plan import Plan
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.search.request import HuntRequest
 
 LOCKS = "tests.workloads.handoff_locks"

@@ -12,10 +12,10 @@ import pytest
 from harness.checkers.holds import holds
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan, load
-from harness.run.completion import complete
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
 from harness.run.runs import run
 from harness.run.store import PLAN
+from harness.run.verdicts.judging import Result
 from harness.search.request import HuntRequest
 from harness.worker.resource import STALE, Request, Resource
 from harness.worker.workloads.mutex import MutexWorkload

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from harness.checkers.resource import ResourceChecker
 from harness.history import History
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.worker import resource
 from harness.worker.resource import CHANGED, Request, Resource, ResourceReply
 from harness.worker.workloads.red_packet import decide

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.plan import FaultSpec, Plan
-from harness.run.judging import Result
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.search.request import HuntRequest
 
 LOCKS = "tests.workloads.reuse_locks"

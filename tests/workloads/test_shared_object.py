@@ -6,9 +6,9 @@ import pytest
 
 from harness.errors import UsageError
 from harness.plan import FaultSpec, Plan
-from harness.run.completion import complete
-from harness.run.judging import Result
+from harness.run.plans.completion import complete
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.search.request import HuntRequest
 
 LOCKS = "tests.workloads.shared_object_locks"

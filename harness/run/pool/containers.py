@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 def reused_cluster() -> Callable[..., Cluster]:
     """Return the ``open_cluster`` of :func:`harness.run` that reuses this worker's containers; they are removed
     when the worker ends. The pool must be a ``tidy`` one."""
-    from harness.run.cluster_pool import ClusterPool  # loads the Docker SDK
+    from harness.run.containers.cluster_pool import ClusterPool  # loads the Docker SDK
 
     return keep(ClusterPool).open

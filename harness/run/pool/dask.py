@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from harness.clusters.kinds import own_kinds
 from harness.errors import EnvironmentLacking
-from harness.run.judging import versions
+from harness.run.verdicts.judging import versions
 
 from .base import Params, Pool, Result, WorkerDied
 

@@ -15,7 +15,7 @@ from harness.errors import UsageError
 from harness.history import History
 from harness.plan import SERVERS, Delay, Hook, Plan
 from harness.plan.hooks import hooks_of
-from harness.run.completion import complete
+from harness.run.plans.completion import complete
 from harness.wording import counted
 
 from .by_triggers import LATES, by_triggers

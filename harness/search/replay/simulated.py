@@ -11,9 +11,9 @@ from harness.checkers.base import Verdict
 from harness.checkers.running import run_all
 from harness.history import History
 from harness.plan import Plan
-from harness.run.completion import complete
-from harness.run.interpreter import interpreter_of
-from harness.run.lock_facts import find_facts
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_facts
+from harness.run.processes.interpreter import interpreter_of
 from harness.run.supervised import Destination, SupervisedRun
 from harness.run.tapping import Command
 

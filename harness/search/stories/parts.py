@@ -16,7 +16,7 @@ from harness.faults.catalogue import build_fault, fault_of
 from harness.faults.records import FaultRecord, Moment
 from harness.history import Call, History, Op
 from harness.plan import Delay, FaultSpec, Plan
-from harness.run.fault_records import fault_records
+from harness.run.verdicts.fault_records import fault_records
 from harness.search.trials import Trial
 
 from .drops import Dies, Drops, Ends, Rest, WithoutDelay, WithoutFault, brought_along

@@ -18,7 +18,7 @@ from msgspec.structs import replace as with_
 
 from harness.documents import ComparisonDocument
 from harness.errors import UNKNOWN, VALID, HarnessError
-from harness.run.container_images import build_images
+from harness.run.containers.container_images import build_images
 from harness.run.pool import AbandonedJob, open_pool, results
 from harness.run.signals import sigterm_interrupts
 from harness.run.store import new_comparison, write_results

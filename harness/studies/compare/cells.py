@@ -11,10 +11,10 @@ from harness.checkers.base import SERVICE
 from harness.documents.comparison import CellState, ComparedCell
 from harness.history import SECOND, History
 from harness.plan import Plan
-from harness.run.decision import FENCED, Decision
-from harness.run.fault_records import fault_records
-from harness.run.judging import Result
-from harness.run.summary import errors
+from harness.run.verdicts.decision import FENCED, Decision
+from harness.run.verdicts.fault_records import fault_records
+from harness.run.verdicts.judging import Result
+from harness.run.verdicts.summary import errors
 from harness.wording import moment
 
 WORST_FIRST: Final[tuple[CellState, ...]] = ("unsafe", "unavailable", "unknown", "fenced", "safe")

@@ -9,7 +9,7 @@ import numpy as np
 from harness.checkers import availability
 from harness.documents.comparison import ComparedCost
 from harness.history import SECOND, Call, History
-from harness.run.judging import Result
+from harness.run.verdicts.judging import Result
 
 
 def cost(name: str, result: Result, folder: str | None) -> ComparedCost:

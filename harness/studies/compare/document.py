@@ -24,8 +24,8 @@ from harness.documents.comparison import (
 )
 from harness.faults.catalogue import fault_class
 from harness.lock_impls.base import LockInfo
-from harness.run.judging import versions
-from harness.run.lock_facts import find_info
+from harness.run.plans.lock_facts import find_info
+from harness.run.verdicts.judging import versions
 
 from . import cells, costs, plans, properties
 from .plans import ComparisonRequest

@@ -24,10 +24,10 @@ from harness.faults.process import ClientCrash, Kill
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
 from harness.plan import BACKENDS, FaultSpec, Plan
-from harness.run.cluster_pool import sharing_key
-from harness.run.completion import complete
+from harness.run.containers.cluster_pool import sharing_key
 from harness.run.fault_engine import first_strike_s
-from harness.run.lock_facts import find_info
+from harness.run.plans.completion import complete
+from harness.run.plans.lock_facts import find_info
 
 COLUMNS: Final = {column.rank: (name, column) for name in fault_names() if (column := fault_class(name).column)}
 NEMESES: Final = tuple(name for _, (name, _) in sorted(COLUMNS.items()))

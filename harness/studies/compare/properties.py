@@ -13,8 +13,8 @@ from harness.documents.comparison import ComparedCell, ComparedProperty, Compare
 from harness.history import SECOND, History
 from harness.lock_impls.base import LockInfo, Safety
 from harness.plan import Plan
-from harness.run.fault_records import fault_records
-from harness.run.judging import Result
+from harness.run.verdicts.fault_records import fault_records
+from harness.run.verdicts.judging import Result
 from harness.wording import SAFETY, counted, listed
 
 NAMES: Final = ("mutual-exclusion", "released", "reentrant", "no-single-point", "fence")

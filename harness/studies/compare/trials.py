@@ -17,9 +17,9 @@ from typing import Any, Final
 from harness.checkers.base import Verdict
 from harness.documents.comparison import ComparedCell, ComparedCost, ComparedRecovery
 from harness.plan import Plan
-from harness.run.judging import Result
 from harness.run.pool.containers import reused_cluster
 from harness.run.runs import run
+from harness.run.verdicts.judging import Result
 from harness.run.with_report import with_report
 
 from . import cells, costs, plans, properties

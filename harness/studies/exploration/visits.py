@@ -16,10 +16,10 @@ from harness.documents.exploration import ExploredFailure, Pair, PairVisit
 from harness.errors import HarnessError
 from harness.files import write_file
 from harness.plan import Expect, dump
-from harness.run.expectation import judge
-from harness.run.observed_mechanism import observed_mechanism
 from harness.run.runs import run
 from harness.run.store import safe_name, store_errors
+from harness.run.verdicts.expectation import judge
+from harness.run.verdicts.observed_mechanism import observed_mechanism
 from harness.search.findings import FoundFailure, make_finding
 from harness.search.in_workers import search
 from harness.search.request import HuntRequest

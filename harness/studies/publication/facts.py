@@ -20,7 +20,7 @@ from harness.documents.publication import (
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import LockInfo
 from harness.lock_impls.descriptions import DescriptionError, infos_in, methods_in
-from harness.run.lock_facts import stated_origin
+from harness.run.plans.lock_facts import stated_origin
 from harness.scenarios import catalogue as scenarios
 from harness.scenarios.catalogue import Scenario
 from harness.wording import LIMITS, SAFETY, as_sentence, counted

@@ -12,7 +12,7 @@ from typing import Final
 from harness.documents.nightly import ScenarioOutcome
 from harness.documents.publication import PublishedEvidence, PublishedNight, PublishedState, PublishedStory
 from harness.lock_impls import catalogue as locks
-from harness.run.decision import FENCED
+from harness.run.verdicts.decision import FENCED
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies import results_db

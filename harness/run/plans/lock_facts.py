@@ -17,11 +17,11 @@ from harness.lock_impls.descriptions import origins_in
 from harness.lock_impls.foreign import ForeignClass, constructor_default, optional_methods
 from harness.lock_impls.origins import Origin
 from harness.plugins import search_working_directory
+from harness.run.processes import workers
 from harness.worker import guard
 from harness.worker.channel import Frame
 from harness.worker.client_program import find_lock
 
-from . import workers
 from .stated_lease import argument_of, number_or_none
 
 FACTS: Final = "harness.run.simulated:facts"

@@ -23,9 +23,9 @@ from harness.history.calls import Calls, Keyed
 from harness.history.files import calls_of, read_calls
 from harness.history.merging import merged, widened
 from harness.history.recordings import ClockOffset
+from harness.run.store import HISTORY
 
 from .recorded import Recordings, check_recordings, read_recordings
-from .store import HISTORY
 
 if TYPE_CHECKING:
     from harness.documents import CheckDocument

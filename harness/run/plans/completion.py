@@ -21,14 +21,14 @@ from harness.documents.lock import LockFacts
 from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
 from harness.faults.catalogue import build_fault, fault_class, needs, refuse_overlap, refuse_unknown_words, scheduled
 from harness.plan import BACKENDS, SERVERS, SSH, FaultSpec, Plan
+from harness.run.processes.interpreter import interpreter_of
 from harness.sim import patches
 from harness.worker.client_program import find_workload
 
 from .bounds import refuse_endless
-from .interpreter import interpreter_of
 from .lock_facts import find_facts
-from .servers_plans import hosts_of_servers, how_to_state, kind_of_servers, refuse_faults_of_servers
-from .ssh_plans import nodes_over_ssh, refuse_faults_over_ssh
+from .servers import hosts_of_servers, how_to_state, kind_of_servers, refuse_faults_of_servers
+from .ssh import nodes_over_ssh, refuse_faults_over_ssh
 from .stated_lease import stated_lease_s
 
 SOCKET: Final = "/var/run/docker.sock"

@@ -14,8 +14,7 @@ from harness.clusters.base import Cluster
 from harness.errors import HarnessError
 from harness.faults.catalogue import needs_of
 from harness.plan import Plan
-
-from .opening import open_containers
+from harness.run.opening import open_containers
 
 if TYPE_CHECKING:  # importing them loads the Docker SDK, which an installation for the simulator does not have
     from docker import DockerClient
@@ -32,7 +31,7 @@ OF_CLIENTS: Final = frozenset({TRAFFIC, TAPS})
 def sharing_key(plan: Plan) -> tuple[str, ...]:
     """Return a sort key that brings those plans together which can share containers: first those of servers, which
     take the longest to start, then those of clients."""
-    from .client_contents import client_contents  # loads what builds images and environments
+    from harness.run.processes.client_contents import client_contents  # loads what builds images and environments
 
     try:
         contents = client_contents(plan)

@@ -35,13 +35,13 @@ from harness.faults.records import FaultRecord
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, attach_stored_keys
 from harness.plan import Plan, allowing, load
+from harness.run.plans.lock_facts import stored_facts
+from harness.run.store import HISTORY, PLAN, RESULTS, write_results
 
 from . import summary
 from .decision import Decision, Property, decide, with_promised_tokens
 from .expectation import judge as judge_expectation
 from .fault_records import fault_records
-from .lock_facts import stored_facts
-from .store import HISTORY, PLAN, RESULTS, write_results
 
 INCOMPLETE_TAIL_NS: Final = 100_000_000
 """Entries of real clients are recorded within this time, so the last entries of a killed run may be incomplete."""

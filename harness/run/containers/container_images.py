@@ -9,8 +9,7 @@ from harness.clusters.kinds.releases import ALL_RELEASES
 from harness.errors import HarnessError
 from harness.faults.catalogue import needs_of
 from harness.plan import Plan
-
-from .completion import complete
+from harness.run.plans.completion import complete
 
 Report = Callable[[str], None]
 
@@ -20,7 +19,7 @@ def build_images(plans: Iterable[Plan], report: Report) -> None:
 
     ``report`` is called with each step. A plan whose images cannot be had is left to its own run, which says why.
     """
-    from .opening import open_containers  # loads the Docker SDK
+    from harness.run.opening import open_containers  # loads the Docker SDK
 
     seen: set[tuple[Any, ...]] = set()
     for plan in plans:

@@ -1,0 +1,1 @@
+"""What runs on containers need before they begin: images, their contents, and containers that are kept."""

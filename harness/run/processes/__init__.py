@@ -1,0 +1,1 @@
+"""Worker processes for the code under test, and the Python that each is."""
