@@ -111,14 +111,22 @@ EXTRAS: Final[Mapping[str, str]] = {
 """Module → the extra of this project that installs it."""
 
 
+def installation(error: ImportError) -> str:
+    """Return the command that installs the module that could not be imported; "" if no extra of ours has it."""
+    extra = EXTRAS.get(_imported(error))
+    return f"pip install 'lock-harness[{extra}]'" if extra else ""
+
+
 def missing_extra(error: ImportError) -> MissingExtra | None:
     """Return the error that names the extra to install; None if no extra has the module that could not be imported."""
-    module = (error.name or "").partition(".")[0]
-    if module not in EXTRAS:
+    command = installation(error)
+    if not command:
         return None
-    return MissingExtra(
-        f"this needs the Python module {module!r}, which is not installed: pip install 'lock-harness[{EXTRAS[module]}]'"
-    )
+    return MissingExtra(f"this needs the Python module {_imported(error)!r}, which is not installed: {command}")
+
+
+def _imported(error: ImportError) -> str:
+    return (error.name or "").partition(".")[0]
 
 
 def unknown_name(what: str, got: str, names: Iterable[str]) -> UsageError:

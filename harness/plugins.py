@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from .errors import HarnessError, MissingLibrary, UsageError, uncallable_hook, unknown_name
+from .errors import HarnessError, MissingLibrary, UsageError, installation, uncallable_hook, unknown_name
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -234,7 +234,10 @@ def _import(module_name: str, spec: str) -> ModuleType:
             raise MissingLibrary(
                 f"{spec}: there is no module {error.name!r} (looked in {here} and sys.path)"
             ) from error
-        raise MissingLibrary(f"{spec}: {module_name} imports {error.name!r}, which is not installed") from error
+        command = installation(error)
+        raise MissingLibrary(
+            f"{spec}: {module_name} imports {error.name!r}, which is not installed{command and f': {command}'}"
+        ) from error
     except (Exception, SystemExit) as error:  # the module is the user's: anything may come out of it
         raise UsageError(f"{spec}: importing {module_name} failed: {type(error).__name__}: {error}") from error
     if wrong := uncallable_hook():

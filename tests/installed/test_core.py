@@ -75,6 +75,17 @@ def test_the_core_runs_hunts_and_checks_redlock(core: Path, tmp_path: Path) -> N
     assert status == 0, said
     assert "not run: rl-orphan-minority on sim: pottery-redlock: " in said, said
     assert "pip install 'pottery==" in said, said
+    status, said = harness(core, tmp_path, "nightly", "--suite", "smoke", "--only", "ttl-pause-write.m*")
+    assert status == 0, said
+    for extra in ("mysql", "memcached"):
+        assert f"not run: ttl-pause-write.{extra}" in said, said
+        assert f"pip install 'lock-harness[{extra}]'" in said, said
+
+
+def test_a_fault_of_containers_is_refused_where_their_extra_is_missing(core: Path, tmp_path: Path) -> None:
+    status, said = harness(core, tmp_path, "run", "redis-token", "--nemesis", "packet-corruption")
+    assert status == 2, said
+    assert "'packet-corruption' needs packets, which redis-single on sim cannot do" in said, said
 
 
 def test_the_core_lists_every_lock_and_the_libraries_that_each_requires(core: Path, tmp_path: Path) -> None:

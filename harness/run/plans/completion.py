@@ -18,7 +18,7 @@ from harness.clusters.abilities.servers import DEFAULT_RELEASE
 from harness.clusters.kinds.releases import ALL_RELEASES, NEEDS_OWN_IMAGE
 from harness.clusters.sim.cluster import SimCluster
 from harness.documents.lock import LockFacts
-from harness.errors import EnvironmentLacking, UsageError, missing_extra, unknown_name
+from harness.errors import EnvironmentLacking, MissingExtra, UsageError, missing_extra, unknown_name
 from harness.faults.catalogue import build_fault, fault_class, needs, refuse_overlap, refuse_unknown_words, scheduled
 from harness.plan import BACKENDS, SERVERS, SSH, FaultSpec, Plan
 from harness.run.processes.interpreter import interpreter_of
@@ -43,8 +43,15 @@ def part_types(backend: str, kind: str) -> tuple[type, ...]:
     """Return the classes of the parts of a cluster of this kind, whose protocols are its abilities; none if there is no
     such cluster. Only that backend's modules are imported: a simulated run must not load the Docker SDK.
 
-    Raises MissingExtra if the SDK is needed and not installed.
+    Raises MissingExtra if a library is needed that an extra installs.
     """
+    try:
+        return _part_types(backend, kind)
+    except ImportError as error:
+        raise missing_extra(error) or error from error
+
+
+def _part_types(backend: str, kind: str) -> tuple[type, ...]:
     if backend == "sim":
         return SimCluster.part_types(kind)
     if backend == SERVERS:
@@ -55,10 +62,8 @@ def part_types(backend: str, kind: str) -> tuple[type, ...]:
         from harness.clusters.ssh.cluster import SshCluster
 
         return SshCluster.part_types(kind)
-    try:
-        from harness.clusters.docker.cluster import DockerCluster
-    except ImportError as error:
-        raise missing_extra(error) or error from error
+    from harness.clusters.docker.cluster import DockerCluster
+
     return DockerCluster.part_types(kind)
 
 
@@ -66,7 +71,7 @@ def _parts_if_installed(backend: str, kind: str) -> tuple[type, ...]:
     """Return the same as :func:`part_types`, but none where the backend's extra is not installed."""
     try:
         return part_types(backend, kind)
-    except ImportError:
+    except MissingExtra:
         return ()
 
 
