@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
 import select
 import socket
 import struct
@@ -20,6 +19,7 @@ import threading
 import time
 from typing import Final
 
+from .libc import libc, succeeded
 from .namespaces import Namespace
 
 RECORD: Final = struct.Struct(">QB4sHIBI")
@@ -199,8 +199,5 @@ def _open(port: int) -> socket.socket:
     opened.setsockopt(SOL_PACKET, PACKET_RX_RING, _RING.pack(BLOCK, BLOCKS, BLOCK, BLOCKS, BLOCK_MS, 0, 0))
     # The socket gets nothing before it has a protocol. Packets that came before the blocks would count as lost.
     address = _ADDRESS.pack(socket.AF_PACKET, socket.htons(ETH_P_ALL), 0)
-    library = ctypes.CDLL(None, use_errno=True)
-    if library.bind(opened.fileno(), address, len(address)):
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
+    succeeded(libc().bind(opened.fileno(), address, len(address)), "bind")
     return opened

@@ -18,6 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from .libc import libc, succeeded
+
 LOOP_CTL_GET_FREE: Final = 0x4C82
 LOOP_CONFIGURE: Final = 0x4C0A
 LOOP_CONFIG: Final = struct.Struct("=II 5Q 4I 64s 64s 32s 2Q 8Q")
@@ -37,21 +39,10 @@ PATIENCE: Final = 2.0
 """Seconds within which a file system can be unmounted after its users have ended."""
 
 
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
-
-
-def _check_result(result: int, what: str) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
-    return result
-
-
 def _call(number: int, what: str, *arguments: int | bytes | None) -> int:
     # Pass every argument at register width: ctypes would pass an int as 32 bits.
     wide = [ctypes.c_long(each) if isinstance(each, int) else ctypes.c_char_p(each) for each in arguments]
-    return _check_result(_libc().syscall(ctypes.c_long(number), *wide), what)
+    return succeeded(libc().syscall(ctypes.c_long(number), *wide), what)
 
 
 def _node(path: Path, kind: int, major: int, minor: int) -> Path:
@@ -114,8 +105,8 @@ def _within(pid: int, what: Callable[[], None]) -> None:
         try:
             space = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                _check_result(_libc().unshare(CLONE_FS), "unshare")  # setns(2): not while it shares root and cwd
-                _check_result(_libc().setns(space, CLONE_NEWNS), "setns")
+                succeeded(libc().unshare(CLONE_FS), "unshare")  # setns(2): not while it shares root and cwd
+                succeeded(libc().setns(space, CLONE_NEWNS), "setns")
             finally:
                 os.close(space)
             what()
@@ -148,7 +139,7 @@ def unmount(pid: int, place: str) -> None:
 
     def detach() -> None:
         deadline = time.monotonic() + PATIENCE
-        while _libc().umount2(place.encode(), 0):
+        while libc().umount2(place.encode(), 0):
             number = ctypes.get_errno()
             if number != errno.EBUSY or time.monotonic() >= deadline:
                 raise OSError(number, f"unmounting {place}: {os.strerror(number)}")
@@ -159,4 +150,4 @@ def unmount(pid: int, place: str) -> None:
 
 def sync_file_system(file: int) -> None:
     """Write everything of a file's file system to its disk (``syncfs``)."""
-    _check_result(_libc().syncfs(file), "syncfs")
+    succeeded(libc().syncfs(file), "syncfs")

@@ -1,17 +1,18 @@
 """Run functions in other processes' network namespaces, by means of setns(2).
 
-Python 3.11 has no ``os.setns``, so the system call is made through ctypes.
+Python 3.11 has no ``os.setns``.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
+
+from .libc import libc, succeeded
 
 T = TypeVar("T")
 CLONE_NEWNET: Final = 0x40000000
@@ -46,10 +47,7 @@ def foreign(kind: str) -> set[int]:
 
 
 def _enter(file: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(file, CLONE_NEWNET):
-        number = ctypes.get_errno()
-        raise OSError(number, f"setns: {os.strerror(number)}")
+    succeeded(libc().setns(file, CLONE_NEWNET), "setns")
 
 
 class Namespace:
