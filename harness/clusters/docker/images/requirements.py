@@ -52,10 +52,9 @@ def imported_distributions(lock: str) -> tuple[tuple[str, ...], Path | None]:
     """Return the distributions that a lock imports, sorted, and the folder of its source.
 
     A catalogue name or a class of ours needs the imports of its module and of the locks that it builds on, and no
-    folder. ``package.module:Class`` of an
-    installed distribution needs that distribution. Plain source (in the working directory, anywhere on ``sys.path``, or
-    installed in editable mode) needs the folder above its top-level package or module, and the distributions that it
-    imports.
+    folder. ``package.module:Class`` of an installed distribution needs that distribution. Plain source (in the working
+    directory, anywhere on ``sys.path``, or installed in editable mode) needs the folder above its top-level package or
+    module, and the distributions that it imports.
 
     Raises:
         UsageError: there is no such module.
