@@ -9,15 +9,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 EVERY_S: Final = 1.0
 """Seconds from one sample to the next."""
+ENDED: Final = (FileNotFoundError, ProcessLookupError)
+"""Errors of a process or a thread that has ended since it was found."""
 FEW_NS: Final = 10_000_000
 """A sample with a shorter wait is not kept, ns."""
 Waits = list[tuple[int, int]]
 """(Monotonic time of the sample, longest wait of one thread since the sample before), ns."""
+ThreadId = tuple[int, str]
+"""Process, and thread of it."""
 
 
 class ProcessorWaits:
@@ -31,6 +36,7 @@ class ProcessorWaits:
         self._processes = processes
         self._every_s = every_s
         self._found: Waits = []
+        self._before_ns = time.monotonic_ns()
         self._before = _delays(processes())
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample_until_over, name="processor waits", daemon=True)
@@ -48,11 +54,19 @@ class ProcessorWaits:
             self._sample()
 
     def _sample(self) -> None:
+        began_ns = time.monotonic_ns()
         now = _delays(self._processes())
-        longest = max((delay - self._before.get(thread, 0) for thread, delay in now.items()), default=0)
+        at = time.monotonic_ns()
+        longest = max((self._wait(thread, delay, at) for thread, delay in now.items()), default=0)
         if longest >= FEW_NS:
-            self._found.append((time.monotonic_ns(), longest))
-        self._before = now
+            self._found.append((at, longest))
+        self._before_ns, self._before = began_ns, now
+
+    def _wait(self, thread: ThreadId, delay: int, at: int) -> int:
+        """Return how long a thread has waited since the sample before. A thread that this sample did not see may be an
+        old one, and has not waited longer than since then."""
+        before = self._before.get(thread)
+        return min(delay, at - self._before_ns) if before is None else delay - before
 
 
 def worst_waits(machines: Iterable[Waits]) -> Waits:
@@ -91,13 +105,12 @@ def _parent(pid: str) -> int | None:
         return None  # it has ended since
 
 
-def _delays(pids: Iterable[int]) -> dict[tuple[int, str], int]:
+def _delays(pids: Iterable[int]) -> dict[ThreadId, int]:
     """Return the time (ns) that each thread of the processes has waited since its start."""
     found = {}
     for pid in pids:
-        try:
+        with suppress(*ENDED):
             for thread in os.scandir(f"/proc/{pid}/task"):
-                found[pid, thread.name] = int(Path(thread.path, "schedstat").read_text().split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended since
+                with suppress(*ENDED):
+                    found[pid, thread.name] = int(Path(thread.path, "schedstat").read_text().split()[1])
     return found

@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from harness.clusters.docker.helper.namespaces import processes_of
 from harness.clusters.docker.helper.processes import state
+from harness.record import processor_waits
 from harness.record.processor_waits import ProcessorWaits, descendants, worst_waits
 
 BUSY = "while True: pass"
@@ -43,6 +45,10 @@ def processor_time_s(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
+def waited_s(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+
+
 def test_programs_that_share_a_processor_wait_as_long_as_the_others_run(programs: ExitStack) -> None:
     processor = min(os.sched_getaffinity(0))
     pids = [start(programs, BUSY, processor) for _ in range(3)]
@@ -55,6 +61,25 @@ def test_programs_that_share_a_processor_wait_as_long_as_the_others_run(programs
     times = [at for at, _ in samples]
     assert times == sorted(times)
     assert abs(times[-1] - time.monotonic_ns()) < 60e9
+
+
+def test_a_program_that_a_sample_does_not_see_brings_no_earlier_waits(programs: ExitStack) -> None:
+    processor = min(os.sched_getaffinity(0))
+    pids = [start(programs, BUSY, processor) for _ in range(3)]
+    while min(waited_s(pid) for pid in pids) < 1.0:
+        time.sleep(0.05)
+    seen = iter(([], pids))
+    began = time.monotonic_ns()
+    waits = ProcessorWaits(lambda: next(seen), every_s=600)
+    samples = waits.stop()
+    assert max((wait for _, wait in samples), default=0) <= time.monotonic_ns() - began
+
+
+def test_a_thread_that_ends_meanwhile_hides_no_other_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.scandir
+    ended = SimpleNamespace(name="0", path="/proc/self/task/0")
+    monkeypatch.setattr(os, "scandir", lambda path: [ended, *real(path)])
+    assert (os.getpid(), str(os.getpid())) in processor_waits._delays([os.getpid()])
 
 
 def test_a_program_that_sleeps_or_is_stopped_does_not_wait(programs: ExitStack) -> None:
