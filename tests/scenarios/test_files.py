@@ -35,6 +35,8 @@ REFUSED = {
         # Chubby exists only as a simulated server.
         "chubby-jeopardy", "chubby-jeopardy.blind", "chubby-late", "chubby-late.lock-delay",
         "ttl-check-then-pause.chubby", "ttl-pause-write.chubby",
+        # Its times are a few milliseconds.
+        "nrl-expired.redlock",
     },
 }  # fmt: skip
 """Scenarios that a cluster refuses. Without this list nothing would notice if it refused another one."""
