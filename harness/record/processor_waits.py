@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 EVERY_S: Final = 1.0
 """Seconds from one sample to the next."""
@@ -25,11 +25,34 @@ ThreadId = tuple[int, str]
 """Process, and thread of it."""
 
 
+class _Seen(NamedTuple):
+    """What the kernel says of a thread."""
+
+    waited_ns: int
+    """All its waits since its start."""
+    slices: int
+    """How often it has been given a processor."""
+    runnable: bool
+    """Whether it runs or waits."""
+
+
+class _Before(NamedTuple):
+    """A thread in the sample before."""
+
+    seen: _Seen
+    since_ns: int
+    """Earliest time at which a wait that had not ended then can have begun."""
+
+
 class ProcessorWaits:
     """Samples the waits of all threads of the processes that ``processes`` returns, until :meth:`stop`.
 
     The kernel counts the time in which a thread could have run and had no processor (``run_delay``, the second number
     of ``/proc/PID/task/TID/schedstat``). A stopped or frozen thread does not wait.
+
+    Linux 6.12 and later sometimes count a sleep as a wait: a thread that has just gone to sleep may stay in a queue
+    ("delayed dequeue"), and if it is moved to another processor meanwhile, it counts as queued until it wakes. So no
+    wait counts as longer than the time since a sample in which the thread slept.
     """
 
     def __init__(self, processes: Callable[[], Iterable[int]], every_s: float = EVERY_S) -> None:
@@ -37,7 +60,9 @@ class ProcessorWaits:
         self._every_s = every_s
         self._found: Waits = []
         self._before_ns = time.monotonic_ns()
-        self._before = _delays(processes())
+        self._before: dict[ThreadId, _Before] = {}
+        self._sample()
+        self._found.clear()  # waits before the start
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._sample_until_over, name="processor waits", daemon=True)
         self._thread.start()
@@ -55,18 +80,28 @@ class ProcessorWaits:
 
     def _sample(self) -> None:
         began_ns = time.monotonic_ns()
-        now = _delays(self._processes())
+        now = _threads(self._processes())
         at = time.monotonic_ns()
-        longest = max((self._wait(thread, delay, at) for thread, delay in now.items()), default=0)
+        longest = max((self._wait(thread, seen, at) for thread, seen in now.items()), default=0)
         if longest >= FEW_NS:
             self._found.append((at, longest))
-        self._before_ns, self._before = began_ns, now
+        self._before = {thread: _Before(seen, self._since(thread, seen, began_ns)) for thread, seen in now.items()}
+        self._before_ns = began_ns
 
-    def _wait(self, thread: ThreadId, delay: int, at: int) -> int:
+    def _wait(self, thread: ThreadId, seen: _Seen, at: int) -> int:
         """Return how long a thread has waited since the sample before. A thread that this sample did not see may be an
         old one, and has not waited longer than since then."""
         before = self._before.get(thread)
-        return min(delay, at - self._before_ns) if before is None else delay - before
+        if before is None:
+            return min(seen.waited_ns, at - self._before_ns)
+        return min(seen.waited_ns - before.seen.waited_ns, at - before.since_ns)
+
+    def _since(self, thread: ThreadId, seen: _Seen, began_ns: int) -> int:
+        """Return the earliest time at which a wait of a thread that has not ended can have begun."""
+        if not seen.runnable:
+            return began_ns
+        before = self._before.get(thread)
+        return self._before_ns if before is None or seen.slices > before.seen.slices else before.since_ns
 
 
 def worst_waits(machines: Iterable[Waits]) -> Waits:
@@ -105,12 +140,19 @@ def _parent(pid: str) -> int | None:
         return None  # it has ended since
 
 
-def _delays(pids: Iterable[int]) -> dict[ThreadId, int]:
-    """Return the time (ns) that each thread of the processes has waited since its start."""
+def _threads(pids: Iterable[int]) -> dict[ThreadId, _Seen]:
     found = {}
     for pid in pids:
         with suppress(*ENDED):
             for thread in os.scandir(f"/proc/{pid}/task"):
                 with suppress(*ENDED):
-                    found[pid, thread.name] = int(Path(thread.path, "schedstat").read_text().split()[1])
+                    found[pid, thread.name] = _seen(Path(thread.path))
     return found
+
+
+def _seen(thread: Path) -> _Seen:
+    """Return what the kernel says of a thread, by its folder in ``/proc``; its state first, so that a wait which begins
+    after it is not taken for an earlier one."""
+    runnable = (thread / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+    _, waited, slices = (thread / "schedstat").read_text().split()
+    return _Seen(int(waited), int(slices), runnable)

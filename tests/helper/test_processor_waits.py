@@ -79,7 +79,7 @@ def test_a_thread_that_ends_meanwhile_hides_no_other_thread(monkeypatch: pytest.
     real = os.scandir
     ended = SimpleNamespace(name="0", path="/proc/self/task/0")
     monkeypatch.setattr(os, "scandir", lambda path: [ended, *real(path)])
-    assert (os.getpid(), str(os.getpid())) in processor_waits._delays([os.getpid()])
+    assert (os.getpid(), str(os.getpid())) in processor_waits._threads([os.getpid()])
 
 
 def test_a_program_that_sleeps_or_is_stopped_does_not_wait(programs: ExitStack) -> None:
@@ -92,6 +92,46 @@ def test_a_program_that_sleeps_or_is_stopped_does_not_wait(programs: ExitStack) 
     waits = ProcessorWaits(lambda: [sleeping, stopped], every_s=0.1)
     time.sleep(0.5)
     assert waits.stop() == []
+
+
+SECOND = 10**9
+
+
+def waits_of(monkeypatch: pytest.MonkeyPatch, *seen: tuple[float, float, int, bool]) -> list[tuple[float, float]]:
+    """Return the waits (time and length, s) of a thread of which samples see (time, sum of waits, times it was given a
+    processor, whether it is runnable)."""
+    now = 0.0
+    threads: dict[tuple[int, str], processor_waits._Seen] = {}
+    monkeypatch.setattr(processor_waits, "time", SimpleNamespace(monotonic_ns=lambda: int(now * SECOND)))
+    monkeypatch.setattr(processor_waits, "_threads", lambda _: threads)
+    waits: ProcessorWaits | None = None
+    for at, waited, slices, runnable in seen:
+        now, threads = at, {(1, "1"): processor_waits._Seen(int(waited * SECOND), slices, runnable)}
+        if waits is None:
+            waits = ProcessorWaits(tuple, every_s=600)
+        else:
+            waits._sample()
+    assert waits is not None
+    return [(at / SECOND, wait / SECOND) for at, wait in waits.stop()]
+
+
+def test_a_sleep_that_the_kernel_counts_as_a_wait_is_no_longer_than_since_it_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As on Linux 6.18: a thread of ZooKeeper that polls for 3 s woke once, and its waits had become 3 s longer.
+    asleep = [(at, 0.1, 11, False) for at in (0, 1, 2, 3)]
+    assert waits_of(monkeypatch, *asleep, (4, 3.1, 12, False)) == [(4, 1)]
+
+
+def test_a_wait_of_several_seconds_counts_whole_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = [(at, 0.1, 11, True) for at in (1, 2, 3)]
+    assert waits_of(monkeypatch, (0, 0.1, 11, False), *waiting, (4, 3.6, 12, True)) == [(4, 3.5)]
+    assert waits_of(monkeypatch, (0, 0.1, 11, False), (1, 0.1, 12, True), (2, 1.9, 13, True)) == [(2, 1.8)]
+
+
+def test_a_wait_after_a_sleep_begins_no_earlier_than_the_sample_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep = [(at, 0.1, 11, False) for at in (0, 1, 2, 3)]
+    assert waits_of(monkeypatch, *asleep, (4, 0.1, 11, True), (5, 4.0, 12, False)) == [(5, 2)]
 
 
 def test_processes_that_end_are_left_out(programs: ExitStack) -> None:
