@@ -24,7 +24,7 @@ from harness.conformance.suite import CHECKS, CheckResult, chosen, run
 from harness.conformance.testbed import ConformanceSettings, Testbed
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError, unknown_name
 from harness.lock_impls import catalogue
-from harness.run.signals import sigterm_interrupts
+from harness.run.processes.signals import sigterm_interrupts
 from harness.wording import counted
 
 from .completion import complete_locks

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.faults.pause import ClientPause
-from harness.run.signals import sigterm_interrupts
+from harness.run.processes.signals import sigterm_interrupts
 from harness.search.exhaustive import ExhaustiveResult, exhaust
 from harness.search.request import HuntRequest
 from harness.search.scope import Scope

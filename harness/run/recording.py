@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +22,7 @@ from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys
 from harness.plan import Plan, dump
 from harness.trace.log import LoggedMessages
 
+from .processes.signals import interrupts_handled
 from .progress import ProgressReporter
 from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_wire
@@ -197,14 +196,10 @@ def _keys_watched(plan: Plan, cluster: Cluster, folder: Path | None) -> Iterator
         yield writer
 
 
-@contextlib.contextmanager
-def _interrupts(cluster: Cluster, runner: Runner) -> Iterator[None]:
+def _interrupts(cluster: Cluster, runner: Runner) -> contextlib.AbstractContextManager[None]:
     """Make SIGINT and SIGTERM end the run early instead of the process, so that the history and a report remain.
 
     After the first signal the cluster removes its containers. Only a third signal stops that as well."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     signals = 0
 
     def handler(*_: Any) -> None:
@@ -216,9 +211,4 @@ def _interrupts(cluster: Cluster, runner: Runner) -> Iterator[None]:
             raise KeyboardInterrupt
         cluster.interrupt()
 
-    old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, before in old.items():
-            signal.signal(number, before)
+    return interrupts_handled(handler)

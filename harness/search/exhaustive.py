@@ -23,7 +23,7 @@ from harness.plan import Plan
 from harness.run.plans.lock_facts import preloaded, searched_facts
 from harness.run.processes import workers
 from harness.run.processes.interpreter import interpreter_of
-from harness.run.signals import sigint_noted
+from harness.run.processes.signals import sigint_noted
 from harness.sim.patches import virtual
 from harness.worker.channel import Channel, Frame
 

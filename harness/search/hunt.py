@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +32,8 @@ from harness.errors import UNKNOWN, VALID, VIOLATION, HarnessError, UsageError
 from harness.plan import dump
 from harness.run.pool import AbandonedJob, open_pool, results
 from harness.run.pool.in_process import InProcess
+from harness.run.processes.signals import interrupts_handled, sigterm_interrupts
 from harness.run.progress import Progress
-from harness.run.signals import sigterm_interrupts
 from harness.run.store import new_hunt, writable, write_results
 from harness.run.verdicts.judging import versions
 
@@ -121,27 +119,20 @@ class _Tally:
     vocabulary: Vocabulary | None = None
     interrupted: bool = False
 
-    @contextlib.contextmanager
-    def interruptible(self, *, between_schedules: bool) -> Iterator[None]:
+    def interruptible(self, *, between_schedules: bool) -> contextlib.AbstractContextManager[None]:
         """If schedules are executed in this process, delay the first interrupt until the end of one.
 
         Raised within a simulation, KeyboardInterrupt could be caught by the lock's code, or be lost in a destructor.
         """
-        if not between_schedules or threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        if not between_schedules:
+            return contextlib.nullcontext()
 
         def handler(*_: Any) -> None:
             if self.interrupted:
                 raise KeyboardInterrupt
             self.interrupted = True
 
-        before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, old in before.items():
-                signal.signal(number, old)
+        return interrupts_handled(handler)
 
     def heed(self) -> None:
         """Raise the delayed interrupt, if there is one."""

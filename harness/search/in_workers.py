@@ -18,7 +18,7 @@ from harness.run import simulated
 from harness.run.plans.lock_facts import preloaded
 from harness.run.processes import workers
 from harness.run.processes.interpreter import interpreter_of
-from harness.run.signals import sigint_noted
+from harness.run.processes.signals import sigint_noted
 from harness.worker.channel import Channel, Frame
 
 from . import rounds

@@ -25,8 +25,8 @@ from harness.plan.mechanism import VIOLATION as VIOLATION_STEP
 from harness.plan.mechanism import parse
 from harness.run.plans.completion import complete
 from harness.run.pool import AbandonedJob, open_pool, results
+from harness.run.processes.signals import sigterm_interrupts
 from harness.run.runs import run
-from harness.run.signals import sigterm_interrupts
 from harness.run.verdicts.expectation import judge
 from harness.run.verdicts.judging import versions
 from harness.scenarios import catalogue

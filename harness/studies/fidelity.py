@@ -17,8 +17,8 @@ from harness.errors import UNKNOWN, VALID, VIOLATION, EnvironmentLacking, Harnes
 from harness.fidelity.catalogue import SERVERS
 from harness.fidelity.comparison import Agreement, Server, compare, merged
 from harness.run.pool import AbandonedJob, open_pool, results
+from harness.run.processes.signals import sigterm_interrupts
 from harness.run.progress import Progress
-from harness.run.signals import sigterm_interrupts
 from harness.wording import counted
 
 BUDGET_S: Final = 60.0

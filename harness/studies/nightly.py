@@ -20,8 +20,8 @@ from harness.documents.nightly import SCHEMA, ScenarioOutcome
 from harness.documents.trace import state_of
 from harness.errors import UNKNOWN, VALID, VIOLATION, UsageError
 from harness.run.containers.container_images import Report, require_image
+from harness.run.processes.signals import sigterm_interrupts
 from harness.run.progress import Progress
-from harness.run.signals import sigterm_interrupts
 from harness.run.verdicts.expectation import status_of
 from harness.run.verdicts.judging import versions
 from harness.scenarios.catalogue import Scenario

@@ -28,9 +28,9 @@ from harness.plan import BACKENDS, FaultSpec, Plan
 from harness.run.plans.completion import complete
 from harness.run.pool import AbandonedJob, Pool, open_pool, results
 from harness.run.pool.in_process import InProcess
+from harness.run.processes.signals import sigterm_interrupts
 from harness.run.progress import Progress
 from harness.run.runs import run
-from harness.run.signals import sigterm_interrupts
 from harness.run.verdicts.expectation import first_violation_s
 from harness.run.verdicts.judging import Result
 

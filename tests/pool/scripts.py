@@ -18,7 +18,7 @@ sys.path.insert(0, {root!r})
 from contextlib import closing
 from harness.errors import HarnessError
 from harness.run.pool import open_pool, results
-from harness.run.signals import sigterm_interrupts
+from harness.run.processes.signals import sigterm_interrupts
 from tests.pool.jobs import MarkJob, TidyJob, hold, mark
 
 def main():

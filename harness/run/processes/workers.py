@@ -11,10 +11,9 @@ import contextlib
 import importlib
 import os
 import re
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +26,7 @@ from harness.worker.watchdog import Limits
 
 from . import worker_hosts
 from .search_path import HARNESS_CODE, LIBRARIES, search_path
+from .signals import interrupts_handled
 from .worker_hosts import PRELOAD, WorkerDied, WorkerHost, name_of_status
 
 __all__ = [
@@ -175,23 +175,13 @@ class _Call:
         else:
             self._server.kill()
 
-    @contextlib.contextmanager
-    def _forwarded_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
+    def _forwarded_signals(self) -> contextlib.AbstractContextManager[None]:
         def handler(number: int, _: object) -> None:
             forwarded.append(number)
             with contextlib.suppress(OSError):
                 self._interrupt()
 
-        old = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, before in old.items():
-                signal.signal(number, before)
+        return interrupts_handled(handler)
 
     def _receive(self, data: bytes) -> None:
         for kind, body in self._reader.feed(data):

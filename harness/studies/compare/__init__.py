@@ -20,7 +20,7 @@ from harness.documents import ComparisonDocument
 from harness.errors import UNKNOWN, VALID, HarnessError
 from harness.run.containers.container_images import build_images
 from harness.run.pool import AbandonedJob, open_pool, results
-from harness.run.signals import sigterm_interrupts
+from harness.run.processes.signals import sigterm_interrupts
 from harness.run.store import new_comparison, write_results
 
 from .document import assemble, relative
