@@ -29,7 +29,7 @@ from harness.run.containers.cluster_pool import sharing_key
 from harness.run.containers.container_images import Report, build_images
 from harness.run.plans.completion import complete
 from harness.run.plans.lock_facts import stated_origin
-from harness.run.pool import AbandonedJob, Pool, open_pool, results
+from harness.run.pool import AbandonedJob, open_pool, results, results_of_neighbours
 from harness.run.pool.containers import reused_cluster
 from harness.run.runs import run
 from harness.run.verdicts.expectation import ExpectationResult, judge
@@ -299,16 +299,18 @@ def run_cases(
     simulated = [case for case in todo if case.cluster == "sim"]
     if simulated:
         with open_pool(1 if len(simulated) == 1 and not scheduler else workers, scheduler) as pool:
-            yield from _outcomes(simulated, store, pool)
+            work = partial(_run_case_on_worker, pool.shared(store))
+            yield from _outcomes(results(simulated, work, pool, in_order=False))
     if real:
         build_images((case.plan for case in real if not case.refused), report)
         with open_pool(1 if len(real) == 1 else workers, tidy=True) as pool:
-            yield from _outcomes(real, store, pool)
+            yield from _outcomes(results_of_neighbours(real, partial(_run_case_on_worker, store), pool))
 
 
-def _outcomes(todo: Sequence[Case], store: Path, pool: Pool) -> Generator[tuple[Case, ScenarioOutcome], None, None]:
-    work = partial(_run_case_on_worker, pool.shared(store))
-    with contextlib.closing(results(todo, work, pool, in_order=False)) as finished:
+def _outcomes(
+    results_: Generator[tuple[Case, ScenarioOutcome | AbandonedJob], None, None],
+) -> Generator[tuple[Case, ScenarioOutcome], None, None]:
+    with contextlib.closing(results_) as finished:
         for case, outcome in finished:
             if isinstance(outcome, AbandonedJob):
                 outcome = _outcome(case, ExpectationResult("error", outcome.why), None, 0.0)  # noqa: PLW2901

@@ -1,4 +1,4 @@
-"""A script that executes jobs without end, for tests that interrupt or kill it."""
+"""A script that executes jobs until it is ended, for tests that interrupt or kill it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import itertools, sys
 sys.path.insert(0, {root!r})
 from contextlib import closing
 from harness.errors import HarnessError
-from harness.run.pool import open_pool, results
+from harness.run.pool import open_pool, results, results_of_neighbours
 from harness.run.processes.signals import sigterm_interrupts
 from tests.pool.jobs import MarkJob, TidyJob, hold, mark
 
 def main():
-    jobs = ({job} for number in itertools.count())
+    jobs = {jobs}
     found = 0
     try:
-        with sigterm_interrupts(), open_pool({workers}) as pool, closing(results(jobs, {work}, pool)) as executed:
+        with sigterm_interrupts(), open_pool({workers}) as pool, closing({results}(jobs, {work}, pool)) as executed:
             for _ in executed:
                 found += 1
     except KeyboardInterrupt:
@@ -46,10 +46,20 @@ def start_script(
     Path(marks_in).mkdir()
     script = folder / "executes.py"
     workers = f"1, {scheduler!r}" if scheduler else f"2, tidy={tidy}"
-    job = f"TidyJob({marks_in!r}, number, 0 if number < 2 else 60)" if tidy else f"MarkJob({marks_in!r}, number)"
-    script.write_text(
-        SCRIPT.format(root=str(ROOT), job=job, work="hold" if tidy else "mark", start=start, workers=workers)
+    done = (
+        {
+            "jobs": f"[TidyJob({marks_in!r}, number, 0 if number < 2 else 60) for number in range(20)]",
+            "results": "results_of_neighbours",
+            "work": "hold",
+        }
+        if tidy
+        else {
+            "jobs": f"(MarkJob({marks_in!r}, number) for number in itertools.count())",
+            "results": "results",
+            "work": "mark",
+        }
     )
+    script.write_text(SCRIPT.format(root=str(ROOT), start=start, workers=workers, **done))
     environment = {**os.environ, "HELD_IN": str(folder)}
     pipe = subprocess.PIPE
     return subprocess.Popen(

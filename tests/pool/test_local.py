@@ -13,7 +13,7 @@ import pytest
 
 from harness.errors import UsageError
 from harness.plan import dump
-from harness.run.pool import AbandonedJob, open_pool, results
+from harness.run.pool import AbandonedJob, open_pool, results, results_of_neighbours
 from harness.run.pool.local import DEATHS
 from harness.search.request import HuntRequest
 from harness.search.rounds import Round, RoundResult, search
@@ -177,11 +177,12 @@ def test_a_worker_reuses_its_containers_and_removes_them_at_the_end(
 ) -> None:
     monkeypatch.setenv("HELD_IN", str(tmp_path))
     (folder := tmp_path / "marks").mkdir()
-    jobs = [TidyJob(str(folder), number) for number in range(5)]
+    jobs = [TidyJob(str(folder), number) for number in range(4)]
     with open_pool(2, tidy=True) as pool:
-        found = {int(pid) for _, pid in results(jobs, hold, pool, in_order=False) if isinstance(pid, int)}
-        assert found == pids(folder)
-        assert {path.name for path in tmp_path.glob("held-*")} == {f"held-{pid}" for pid in found}
+        found = {job.number: pid for job, pid in results_of_neighbours(jobs, hold, pool)}
+        assert set(found.values()) == pids(folder)
+        assert found[0] != found[2], "each of the two began with a part of the jobs"
+        assert {path.name for path in tmp_path.glob("held-*")} == {f"held-{pid}" for pid in found.values()}
     assert list(tmp_path.glob("held-*")) == []
 
 

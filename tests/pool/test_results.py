@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from harness.errors import EnvironmentLacking, UsageError
-from harness.run.pool import Pool, open_pool, results
+from harness.run.pool import AbandonedJob, Pool, WorkerDied, open_pool, results, results_of_neighbours
 from harness.run.pool.in_process import InProcess
+from harness.run.pool.results import Shares
 
 
 class Threads(Pool):
@@ -110,6 +111,72 @@ def test_only_submittable_jobs_are_drawn_and_unstarted_ones_are_cancelled() -> N
     threads.close()
     assert drawn == [0, 1, 2, 3]
     assert executed == [0, 1, 2], "job 2 had begun, job 3 had not"
+
+
+class Lanes(Pool):
+    """A pool whose workers are pools of one thread each."""
+
+    width = 0
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._threads = [Threads(1) for _ in range(width)]
+
+    @property
+    def lanes(self) -> Sequence[Pool]:
+        return self._threads
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        for threads in self._threads:
+            threads.close()
+
+
+def test_a_worker_gets_neighbours_and_then_the_second_half_of_the_longest_share() -> None:
+    shares = Shares(range(10), 3)
+    assert [shares.take(worker) for worker in (0, 1, 2)] == [[0], [3], [6]]
+    assert [shares.take(0) for _ in range(3)] == [[1], [2], [8]], "6 to 9 is the longest, of which 7, 8, 9 are left"
+    assert [shares.take(2), shares.take(2)] == [[7], [5]]
+    assert [shares.take(worker) for worker in (1, 0, 1, 2)] == [[4], [9], [], []]
+    assert Shares([], 2).take(1) == []
+
+
+def test_jobs_of_a_share_are_done_by_one_worker() -> None:
+    by_thread: dict[int, list[int]] = {}
+    together = threading.Barrier(4)
+
+    def work(job: int) -> int:
+        together.wait(60)
+        by_thread.setdefault(threading.get_ident(), []).append(job)
+        return -job
+
+    began: list[int] = []
+    pool = Lanes(4)
+    found = dict(results_of_neighbours(range(12), work, pool, started=began.append))
+    pool.close()
+    assert found == {job: -job for job in range(12)}
+    assert sorted(by_thread.values()) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    assert sorted(began) == list(range(12))
+
+
+def test_an_abandoned_job_leaves_its_worker_the_next_one() -> None:
+    def work(job: int) -> int:
+        if job == 1:
+            raise WorkerDied("3 processes died")
+        return -job
+
+    found = dict(results_of_neighbours(range(3), work, InProcess()))
+    assert found == {0: 0, 1: AbandonedJob("3 processes died"), 2: -2}
+
+
+def test_neighbours_that_have_not_begun_are_dropped() -> None:
+    executed: list[int] = []
+    found = results_of_neighbours(range(9), executed.append, InProcess())
+    assert next(found) == (0, None)
+    found.close()
+    assert executed == [0]
 
 
 def test_one_worker_runs_jobs_in_this_process() -> None:

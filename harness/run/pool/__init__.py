@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from harness.errors import UsageError
 
 from .base import Pool, WorkerDied
-from .results import AbandonedJob, results
+from .results import AbandonedJob, results, results_of_neighbours
 
-__all__ = ["AbandonedJob", "Pool", "WorkerDied", "open_pool", "results"]
+__all__ = ["AbandonedJob", "Pool", "WorkerDied", "open_pool", "results", "results_of_neighbours"]
 
 
 @contextlib.contextmanager

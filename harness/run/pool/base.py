@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -30,6 +30,12 @@ class Pool(ABC):
     @abstractmethod
     def width(self) -> int:
         """Number of jobs that can be executed at the same time now."""
+
+    @property
+    def lanes(self) -> Sequence[Pool]:
+        """Pools of one worker each, which together are this one; only itself if its workers cannot be chosen. Submit
+        either to the lanes or to the pool."""
+        return [self]
 
     @abstractmethod
     def submit(self, work: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Future[Result]:

@@ -14,7 +14,7 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
@@ -47,7 +47,8 @@ class LocalPool(Pool):
     def __init__(self, width: int, *, tidy: bool = False) -> None:
         self._width = width
         self._tidy = tidy
-        self._threads = ThreadPoolExecutor(width, thread_name_prefix="pool", initializer=_block_interrupts)
+        self._threads = _threads(width)
+        self._lanes: list[_Lane] = []
         self._own = threading.local()
         self._starting = threading.Lock()
         self._workers: list[_Worker] = []
@@ -59,6 +60,12 @@ class LocalPool(Pool):
     def width(self) -> int:
         return self._width
 
+    @property
+    def lanes(self) -> Sequence[Pool]:
+        if not self._lanes:
+            self._lanes = [_Lane(self._execute) for _ in range(self._width)]
+        return self._lanes
+
     def submit(self, work: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Future[Result]:
         return self._threads.submit(self._execute, pickle.dumps((work, args, kwargs)))
 
@@ -69,6 +76,8 @@ class LocalPool(Pool):
         self._deadline = time.monotonic() + TIDY_WITHIN
         self._held_end.close()  # kills or interrupts every worker
         self._threads.shutdown(wait=True, cancel_futures=True)
+        for lane in self._lanes:
+            lane.close()
         if self._workers:
             with ThreadPoolExecutor(len(self._workers)) as threads:
                 list(threads.map(lambda worker: worker.end(tidy=self._tidy), self._workers))
@@ -108,6 +117,22 @@ class LocalPool(Pool):
         return worker
 
 
+class _Lane(Pool):
+    """One thread, and so one worker, of a :class:`LocalPool`, which closes it."""
+
+    width = 1
+
+    def __init__(self, execute: Callable[[bytes], Any]) -> None:
+        self._execute = execute
+        self._thread = _threads(1)
+
+    def submit(self, work: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs) -> Future[Result]:
+        return self._thread.submit(self._execute, pickle.dumps((work, args, kwargs)))
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+
 class _Worker:
     """One process. Pebble starts another one in its place when it dies."""
 
@@ -137,6 +162,10 @@ class _Worker:
                 self._pool.schedule(end).result(TIDY_WITHIN)
         self._pool.stop()
         self._pool.join()
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, thread_name_prefix="pool", initializer=_block_interrupts)
 
 
 def _exit_description(exit_code: int) -> str:

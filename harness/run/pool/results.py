@@ -1,11 +1,12 @@
-"""The results of many jobs, in their order or as they come."""
+"""The results of many jobs: in their order, as they come, or with neighbours on the same worker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from itertools import islice
-from typing import Final, TypeVar
+from itertools import islice, pairwise
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -56,8 +57,61 @@ def results(
             future.cancel()
 
 
+def results_of_neighbours(
+    jobs: Sequence[Job],
+    work: Callable[[Job], Result],
+    pool: Pool,
+    *,
+    started: Callable[[Job], None] = lambda job: None,  # noqa: ARG005
+) -> Generator[tuple[Job, Result | AbandonedJob], None, None]:
+    """Yield each job with its result as soon as it is done, as :func:`results` does. Each worker gets jobs that follow
+    each other, so it can keep containers from one to the next, and workers need the same kind of servers less often at
+    the same time."""
+    lanes = pool.lanes
+    shares = Shares(jobs, len(lanes))
+    submitted: dict[Future[Result], tuple[int, Job]] = {}
+
+    def submit_next(lane: int) -> None:
+        for job in shares.take(lane):
+            started(job)
+            submitted[lanes[lane].submit(work, job)] = lane, job
+
+    try:
+        for lane in range(len(lanes)):
+            submit_next(lane)
+        while submitted:
+            future = _first_done(list(submitted), pool)
+            result = _result(pool, future)
+            lane, job = submitted.pop(future)
+            yield job, result
+            submit_next(lane)
+    finally:
+        for future in submitted:
+            future.cancel()
+
+
+class Shares(Generic[Job]):
+    """A sequence of jobs, divided into as many parts of equal length as there are workers."""
+
+    def __init__(self, jobs: Sequence[Job], workers: int) -> None:
+        ends = [len(jobs) * worker // workers for worker in range(workers + 1)]
+        self._shares = [deque(jobs[begin:end]) for begin, end in pairwise(ends)]
+
+    def take(self, worker: int) -> list[Job]:
+        """Remove and return the next job of a worker (none when all are taken). One that has no more gets the second
+        half of the longest share."""
+        own = self._shares[worker]
+        if not own:
+            longest = max(self._shares, key=len)
+            own.extendleft([longest.pop() for _ in range((len(longest) + 1) // 2)])
+        return [own.popleft()] if own else []
+
+
 def _next_done(submitted: dict[Future[Result], Job], pool: Pool, *, in_order: bool) -> Future[Result]:
-    awaited = [next(iter(submitted))] if in_order else list(submitted)
+    return _first_done([next(iter(submitted))] if in_order else list(submitted), pool)
+
+
+def _first_done(awaited: Sequence[Future[Result]], pool: Pool) -> Future[Result]:
     while not (done := wait(awaited, timeout=CHECK_EVERY, return_when=FIRST_COMPLETED).done):
         pool.check()
     return next(future for future in awaited if future in done)

@@ -19,7 +19,7 @@ from msgspec.structs import replace as with_
 from harness.documents import ComparisonDocument
 from harness.errors import UNKNOWN, VALID, HarnessError
 from harness.run.containers.container_images import build_images
-from harness.run.pool import AbandonedJob, open_pool, results
+from harness.run.pool import AbandonedJob, open_pool, results, results_of_neighbours
 from harness.run.processes.signals import sigterm_interrupts
 from harness.run.store import new_comparison, write_results
 
@@ -116,7 +116,8 @@ def _run_jobs(
     for jobs_, count in groups:
         with open_pool(count, None if real else scheduler, tidy=real) as pool:
             work = partial(run_job, pool.shared(store), command)
-            with contextlib.closing(results(jobs_, work, pool, in_order=False, started=watch.begun)) as finished_jobs:
+            as_they_come = results_of_neighbours if real else partial(results, in_order=False)
+            with contextlib.closing(as_they_come(jobs_, work, pool, started=watch.begun)) as finished_jobs:
                 yield from finished_jobs
 
 
