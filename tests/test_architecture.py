@@ -129,7 +129,7 @@ def imports(module: str) -> frozenset[str]:
 def _imported(module: str) -> Iterator[str]:
     path = FILES[module]
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in FILES)
         elif isinstance(node, ast.ImportFrom):
@@ -141,6 +141,14 @@ def _imported(module: str) -> Iterator[str]:
                     yield whole
                 elif base in FILES:
                     yield base
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements in a module, function, class or statement; ast.walk also visits their expressions."""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for below in getattr(node, part, ()):
+            yield below
+            yield from statements(below)
 
 
 def within(module: str, package: str) -> bool:

@@ -69,6 +69,7 @@ def test_what_is_taken_away_is_missing(tmp_path: Path) -> None:
     assert python(tmp_path, "-c", code) == "False\n"
 
 
+@pytest.mark.slow
 def test_a_run_a_check_and_a_report(tmp_path: Path) -> None:
     plan = ("run", "redis-token", "--nemesis", "clock-jump", "--time-limit", "6s")
     assert "VIOLATION: redis-token" in harness(tmp_path, *plan, status=1)

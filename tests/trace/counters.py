@@ -172,12 +172,19 @@ def _etcd_counts(cluster: DockerCluster) -> Counts:
 
 
 def _etcd_differences(run: CountedRun) -> Differences:
-    differ = differing(run.names(), run.counted)
+    """A server does not count a call that its client gave up before it began. Such a call has no reply."""
+    without_reply = Counter(name for one, name in run.named() if not one.replies)
     return {
         name: (sent, counted)
-        for name, (sent, counted) in differ.items()
-        if name not in _HTTP and not (name in _STREAMS and sent > counted)
+        for name, (sent, counted) in differing(run.names(), run.counted).items()
+        if name not in _HTTP
+        and not (name in _STREAMS and sent > counted)
+        and not 0 < sent - counted <= without_reply[name]
     }
+
+
+def _etcd_uncounted(run: CountedRun) -> set[str]:
+    return _STREAMS | {name for name, (sent, counted) in differing(run.names(), run.counted).items() if sent > counted}
 
 
 # PostgreSQL: the log of its statements.
@@ -308,7 +315,7 @@ COUNTERS: Final = {
     "memcached": ServersCount(_memcached_counts, _memcached_differences),
     "mysql": ServersCount(_mysql_counts, _mysql_differences, lambda _: ("LOGIN", "PING", "QUIT"), subtracts=True),
     "zookeeper": ServersCount(_zookeeper_counts, _zookeeper_differences),
-    "etcd": ServersCount(_etcd_counts, _etcd_differences, lambda _: _STREAMS),
+    "etcd": ServersCount(_etcd_counts, _etcd_differences, _etcd_uncounted),
     "postgres": ServersCount(_postgres_counts, _postgres_differences, lambda _: _NO_STATEMENTS),
     "consul": ServersCount(_consul_counts, _consul_differences),
     "nats": ServersCount(_nats_counts, _nats_differences, lambda _: ("CONNECT", "PING", "PONG", "SUB", "UNSUB")),
