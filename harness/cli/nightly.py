@@ -236,7 +236,8 @@ def _print(night: NightlyDocument, *, json: bool) -> None:
 
 
 def _print_exceptions(outcomes: Sequence[ScenarioOutcome], console: Console) -> None:
-    """Print the outcomes that are not as expected, and by their reasons the scenarios that were not run."""
+    """Print the outcomes that are not as expected, the scenarios that were run again, and by their reasons those that
+    were not run."""
     for outcome in outcomes:
         if outcome.state in (*WRONG, *OPEN):
             folder = f" ({outcome.folder})" if outcome.folder else ""
@@ -245,6 +246,9 @@ def _print_exceptions(outcomes: Sequence[ScenarioOutcome], console: Console) -> 
                 f"{escape(outcome.why)}{folder}",
                 soft_wrap=True,
             )
+    again = [f"{outcome.scenario} on {outcome.place}" for outcome in outcomes if outcome.unknown_runs]
+    if again:
+        console.print(f"run again, because a run was unknown: {', '.join(again)}", soft_wrap=True, markup=False)
     idle = {f"{outcome.scenario} on {outcome.place}": outcome.why for outcome in outcomes
             if outcome.state == "not-run"}  # fmt: skip
     for reason in dict.fromkeys(idle.values()):

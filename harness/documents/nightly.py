@@ -104,6 +104,8 @@ class ScenarioOutcome(msgspec.Struct, frozen=True, kw_only=True):
     detection: Detection | None = None
     """Detection rate of a known failure on containers whose fault strikes on an event. It is run several times, and
     this is the outcome of all. Null for others, and in older documents."""
+    unknown_runs: int = 0
+    """Earlier runs of this night, on containers, that were unknown, so that the scenario was run again."""
 
     @property
     def place(self) -> str:

@@ -38,7 +38,7 @@ from harness.run.with_report import with_report
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 
-from .detection import Counts, repeated
+from .detection import Counts, repeated, until_known
 from .scenario_command import scenario_command
 from .server_images import DEFAULT, images_named, plan_on, reported_server, runs_on, service_of
 from .traces import check_run
@@ -193,14 +193,18 @@ def _error(plan: Plan, backend: str) -> UsageError | None:
 
 
 def run_case(case: Case, store: Path, open_cluster: Any = None) -> ScenarioOutcome:
-    """Run a case, several times if its detection rate counts. An unexpected outcome is stored with its report; on
-    containers every outcome is, and the traffic of the servers is recorded and checked, where there is a specification
-    for it."""
+    """Run a case, several times if its detection rate counts, and on containers if it is unknown. An unexpected outcome
+    is stored with its report; on containers every outcome is, and the traffic of the servers is recorded and checked,
+    where there is a specification for it."""
+
+    def run_once() -> ScenarioOutcome:
+        return _run_once(case, store, open_cluster)
+
     if case.refused:
         return _outcome(case, ExpectationResult("not-run", case.refused), None, 0.0)
     if case.before is not None:
-        return repeated(lambda: _run_once(case, store, open_cluster), case.before)
-    return _run_once(case, store, open_cluster)
+        return repeated(run_once, case.before)
+    return until_known(run_once) if case.cluster == "docker" else run_once()
 
 
 def _run_once(case: Case, store: Path, open_cluster: Any) -> ScenarioOutcome:

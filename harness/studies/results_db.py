@@ -69,6 +69,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     ),
     ("ALTER TABLE outcomes ADD COLUMN traces TEXT NOT NULL DEFAULT '[]'",),
     ("ALTER TABLE outcomes ADD COLUMN detection TEXT NOT NULL DEFAULT 'null'",),
+    ("ALTER TABLE outcomes ADD COLUMN unknown_runs INTEGER NOT NULL DEFAULT 0",),
 )
 """Statements that bring a file from version i to version i + 1. Released statements are never changed."""
 

@@ -59,6 +59,7 @@ def outcome(scenario: str, cluster: str = "sim", **changed: Any) -> Json:
         "states": {"mutual-exclusion": "kept" if safe else "broken"}, "reason": "Two held it.",
         "found_s": None if safe else 2.5,
         "time_limit": 20.0, "real_seconds": 0.4, "acquires": 57, "folder": None, "detection": None,
+        "unknown_runs": 0,
         "traces": [],
     } | changed  # fmt: skip
 

@@ -167,7 +167,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "cut off": (_cut, "not a database of results, or a damaged one"),
     "not JSON": (_odd, "not a database of results, or a damaged one"),
     "foreign": (_foreign, "an SQLite file of something else"),
-    "newer": (_newer, r"written by a newer harness \(version 8 of the file, this one knows 7\)"),
+    "newer": (_newer, r"written by a newer harness \(version 9 of the file, this one knows 8\)"),
     "a folder": (lambda path: path.mkdir(), "cannot use this database of results"),
 }
 

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 
 from harness.cli.main import main
+from harness.cli.nightly import _print
 from harness.documents.nightly import Detection, NightlyDocument, ScenarioOutcome
 from harness.documents.run import ScenarioState
 from harness.plan import Expect, FaultSpec, Plan
 from harness.reports import nightly_report
 from harness.scenarios import catalogue
 from harness.studies import nightly_cases, results_db
-from harness.studies.detection import ALARM, KNOWN, MOST, Counts, chance, repeated, repeats
+from harness.studies.detection import ALARM, KNOWN, MOST, Counts, chance, repeated, repeats, until_known
 from harness.studies.nightly import nightly
 from harness.studies.nightly_cases import Case, run_case
 from harness.studies.results_db import RESULTS_DB
@@ -114,6 +115,23 @@ def test_a_rate_that_fell_from_always_to_a_quarter_alarms_in_most_nights() -> No
 
 
 @pytest.mark.parametrize(
+    ("states", "unknown"),
+    [
+        (["as-expected"], 0),
+        (["violated"], 0),
+        (["unknown", "as-expected"], 1),
+        (["unknown", "violated"], 1),
+        (["unknown", "unknown", "missed"], 2),
+        (["unknown", "unknown", "unknown"], 2),
+    ],
+)
+def test_a_scenario_is_run_again_only_while_it_is_unknown(states: list[ScenarioState], unknown: int) -> None:
+    got = until_known(runs_of(*states))
+    assert (got.state, got.unknown_runs) == (states[-1], unknown)
+    assert got.real_seconds == 2.0 * len(states)
+
+
+@pytest.mark.parametrize(
     ("changed", "expected"),
     [
         ({}, True),
@@ -170,6 +188,18 @@ def test_a_night_without_stored_runs_reports_a_miss_as_it_is(tmp_path: Path, mad
     assert got.state == "missed"
     assert len(made) == MOST
     assert got.why == "it was missed; found in 0 of 6 runs"
+
+
+def test_a_night_names_the_scenarios_that_it_ran_again(
+    tmp_path: Path, made: list[Case], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coming = runs_of("unknown", "as-expected")
+    monkeypatch.setattr(nightly_cases, "_run_once", lambda *_: coming())
+    cure = catalogue.find(f"{NAME}.safe")
+    document = nightly("full", "docker", store=tmp_path, scenarios=[cure], workers=1)
+    assert (document.status, document.outcomes[0].unknown_runs, made) == (0, 1, [])
+    _print(document, json=False)
+    assert f"run again, because a run was unknown: {NAME} on docker\n" in capsys.readouterr().out
 
 
 def detected(found: int, runs: int, **before: Any) -> dict[str, Any]:
