@@ -183,7 +183,7 @@ def _etcd_differences(run: CountedRun) -> Differences:
     }
 
 
-def _etcd_uncounted(run: CountedRun) -> set[str]:
+def _etcd_uncounted(run: CountedRun) -> Collection[str]:
     return _STREAMS | {name for name, (sent, counted) in differing(run.names(), run.counted).items() if sent > counted}
 
 
