@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from harness.documents import NightlyDocument, plain
-from harness.documents.nightly import Detection, ScenarioOutcome
+from harness.documents.nightly import ScenarioOutcome
 from harness.documents.trace import TraceCounts, trace_counts
 from harness.wording import PROPERTY_STATES, as_sentence, counted
 
@@ -54,8 +54,9 @@ class OutcomeView:
     real_seconds: float
     acquires: int
     folder: str
-    detection: str
-    """How many runs on containers found the failure, tonight and before; empty where that is not counted."""
+    repeated: str
+    """How many runs on containers found the failure, tonight and before, or how many were unknown before this one;
+    empty after a single run."""
 
     @property
     def judgement(self) -> str:
@@ -167,12 +168,13 @@ def _outcome(outcome: ScenarioOutcome) -> OutcomeView:
         real_seconds=outcome.real_seconds,
         acquires=outcome.acquires,
         folder=outcome.folder or "",
-        detection=_detection(outcome.detection),
+        repeated=_repeated(outcome),
     )
 
 
-def _detection(detection: Detection | None) -> str:
+def _repeated(outcome: ScenarioOutcome) -> str:
+    detection = outcome.detection
     if detection is None:
-        return ""
+        return f"after {counted(outcome.unknown_runs, 'unknown run')}" if outcome.unknown_runs else ""
     now = f"found in {detection.found} of {counted(detection.runs, 'run')}"
     return f"{now}, before in {detection.before_found} of {detection.before_runs}" if detection.before_runs else now

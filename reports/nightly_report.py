@@ -143,7 +143,7 @@ def _line(seeds: list[OutcomeView]) -> LineView:
     if len(alike) < len(seeds):
         which += f" of {len(seeds)}"
     spent = sum(outcome.real_seconds for outcome in seeds)
-    rate = f" · {worst.detection}" if worst.detection else ""
+    rate = f" · {worst.repeated}" if worst.repeated else ""
     return LineView(
         worst, outcome_text(worst, median(found) if found else None), f"{worst.lock} · {which}{rate} · {_span(spent)}"
     )

@@ -208,8 +208,10 @@ def detected(found: int, runs: int, **before: Any) -> dict[str, Any]:
 
 def test_the_page_and_the_trends_show_the_rates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     later = detected(3, 4, before_found=2, before_runs=2, chance=0.67)
-    page = nightly_report.write(read(night(2, [later])), tmp_path).read_text()
+    again = outcome(f"{NAME}.safe", "docker", unknown_runs=1)
+    page = nightly_report.write(read(night(2, [later, again])), tmp_path).read_text()
     assert "found in 3 of 4 runs, before in 2 of 2" in page
+    assert "after 1 unknown run" in page
     for day, one in ((1, detected(2, 2)), (2, later)):
         add(tmp_path / RESULTS_DB, night(day, [one]))
     with pytest.raises(SystemExit):
