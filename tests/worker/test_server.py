@@ -8,11 +8,13 @@ import socket
 import sys
 import threading
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from harness.run.processes import workers
+from harness.sim import dispatch
 from harness.worker import server
 from harness.worker.channel import Channel, Frame
 from harness.worker.watchdog import StackFile, Watchdog
@@ -43,6 +45,19 @@ def test_the_end_of_a_worker_is_seen_soon_after_it_closed_its_files(monkeypatch:
     os.close(read)
     stack.close()
     assert (end.status, answers) == (0, [])
+
+
+def test_the_place_where_a_worker_hung_is_in_the_users_code_or_else_in_a_library() -> None:
+    ours = [Path(dispatch.__file__), Path(dispatch.__file__).resolve()]
+    calls = [*ours, Path(threading.__file__), Path("/home/me/mylock.py")]
+    stack = tuple(f'File "{path}", line {number} in acquire' for number, path in enumerate(calls))
+
+    def place(*stack: str) -> str:
+        return workers.sentence_of(server.WorkerEnd(status=-9, hung="2 s", stack=stack)).partition("recorded")[2]
+
+    assert place(*stack) == ", at /home/me/mylock.py:3 in acquire"
+    assert place(*stack[:3]) == f", at {threading.__file__}:2 in acquire"
+    assert place(*stack[:2]) == ""
 
 
 def loads_a_module(argument: bytes, channel: Channel) -> bytes:

@@ -9,7 +9,10 @@ from typing import Final
 
 from harness.plugins import search_working_directory
 
-HARNESS_CODE: Final = str(Path(__file__).resolve().parents[1])
+HARNESS_CODE: Final = str(Path(__file__).resolve().parents[2])
+"""The folder of the package ``harness``."""
+IMPORTED_FROM: Final = str(Path(__file__).parents[2])
+"""The same as Python names it: through a symbolic link in a checkout."""
 LIBRARIES: Final = tuple(dict.fromkeys(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 

@@ -25,7 +25,7 @@ from harness.worker.server import CallRequest, WorkerEnd, WorkerError, is_kept
 from harness.worker.watchdog import Limits
 
 from . import worker_hosts
-from .search_path import HARNESS_CODE, LIBRARIES, search_path
+from .search_path import HARNESS_CODE, IMPORTED_FROM, LIBRARIES, search_path
 from .signals import interrupts_handled
 from .worker_hosts import PRELOAD, WorkerDied, WorkerHost, name_of_status
 
@@ -225,7 +225,8 @@ def sentence_of(end: WorkerEnd) -> str:
 
 def _place(stack: tuple[str, ...]) -> str:
     """Say where the innermost call of the user's code was, or else of a library's."""
-    calls = [found for line in stack if (found := _CALL.fullmatch(line)) and HARNESS_CODE not in found["file"]]
-    users = [found for found in calls if not any(found["file"].startswith(folder) for folder in LIBRARIES)]
+    calls = [found for line in stack if (found := _CALL.fullmatch(line))]
+    calls = [found for found in calls if not found["file"].startswith((HARNESS_CODE, IMPORTED_FROM))]
+    users = [found for found in calls if not found["file"].startswith(LIBRARIES)]
     where = next(iter(users or calls), None)
     return "" if where is None else f", at {where['file']}:{where['line']} in {where['function']}"
