@@ -1,8 +1,9 @@
 """The simulated memcached as the specification of a recorded one.
 
 A memcached counts seconds by a timer, which ticks once a second from its start on. When the server started is known as
-an interval only, so the moment of the ticks is a choice of the search at each start; a tick comes up to
-:data:`LATE_NS` late.
+an interval only, so the moment of the ticks is a choice of the search at each start. At each tick the process arms its
+timer again, so all later ticks come late too if one does: the ticks fall behind with time, by :data:`LATE_NS` and
+:data:`LATE_BY_TICK_NS` at most.
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from .conversation import Conversation, Life, Limit, in_order
 from .service import Service
 from .specification import Moment, SteppedSpecification
 
-LATE_NS: Final = 60_000_000
-"""Time by which a tick may be late, ns."""
+LATE_NS: Final = 200_000_000
+"""Time by which the ticks may fall behind after a stall of the machine, ns."""
+LATE_BY_TICK_NS: Final = 10_000_000
+"""Time by which the ticks may fall behind at each tick, ns."""
+START_STEP_NS: Final = 30_000_000
+"""Distance of the possible times of a start that are tried, ns."""
 STARTS_WITHIN_NS: Final = 600_000_000
 """Time within which a started process has begun to count, ns."""
 MOST_KEYS: Final = 500
@@ -51,7 +56,7 @@ class MemcachedSpecification(SteppedSpecification[SteppedConnection]):
 
     def starts(self, life: Life) -> Sequence[int]:
         """Return the possible times at which the process began to count."""
-        return range(life.began_ns, life.until_ns + STARTS_WITHIN_NS, LATE_NS // 2)
+        return range(life.began_ns, life.until_ns + STARTS_WITHIN_NS, START_STEP_NS)
 
     def start(self, life: Life, chosen: int) -> None:
         self._began_ns, self._second = chosen, 0
@@ -64,7 +69,9 @@ class MemcachedSpecification(SteppedSpecification[SteppedConnection]):
         """Return the seconds that the process may have counted, each with 1 added."""
         del request, reply
         last = max(self._second, (moment.last_ns - self._began_ns) // NS_PER_S)
-        first = max(self._second, (moment.first_ns - self._began_ns - LATE_NS) // NS_PER_S)
+        earliest_ns = moment.first_ns - self._began_ns
+        late_ns = LATE_NS + earliest_ns // NS_PER_S * LATE_BY_TICK_NS
+        first = max(self._second, (earliest_ns - late_ns) // NS_PER_S)
         return [1 + second for second in range(last, first - 1, -1)]
 
     def execute(self, talk: Conversation, request: Request, choice: int, moment: Moment) -> None:
