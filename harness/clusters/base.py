@@ -16,7 +16,7 @@ RecordEntry = Callable[..., None]
 Checkpoint = Callable[[], None]
 """A client calls it after each history entry. A fault that is triggered by an event takes effect there."""
 HostProgram = Callable[[Any, RecordEntry, Checkpoint], None]
-"""The client program, called with its job on a client's host; see harness.worker.client_program.run."""
+"""The client program, called with its job on a client's host; see harness.worker.world.run."""
 
 
 class Host(Protocol):
@@ -69,8 +69,9 @@ class Cluster(Protocol):
         """Make :meth:`run` raise KeyboardInterrupt soon; safe to call from a signal handler."""
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
-        """Run the client program with ``job`` (a :class:`harness.worker.client_program.Job`) on a client's host, and
-        call ``record`` for each entry of its history. Return ``join(timeout seconds) -> done``."""
+        """Run the client program with ``job`` (a :class:`harness.worker.client_program.ClientJob`) on a client's host,
+        and call ``record`` for each entry of its history. Return ``join(timeout seconds) -> done``. Client n starts
+        after the plan's ``stagger``."""
 
     def clock(self) -> tuple[int, int]:
         """Return (monotonic ns, true wall clock ns)."""

@@ -14,6 +14,7 @@ from harness.clusters.base import Host
 from harness.history.lock_keys import OnKeyChange
 
 from .client_host import ANSWER, ClientError, ClientHost, EntryThread, end_histories
+from .client_starts import ClientStarts
 
 Report = Callable[[str], None]
 """Called with each step of a start or an end; with "" when the step is over."""
@@ -25,6 +26,7 @@ class RealCluster(ABC):
     def __init__(self) -> None:
         super().__init__()
         self._entries = EntryThread()
+        self._starts = ClientStarts()
         self._closing = contextlib.ExitStack()
         """The calls that undo the start, however far it came."""
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
@@ -47,6 +49,7 @@ class RealCluster(ABC):
 
     def _end_histories(self, thaw: Callable[[], object]) -> None:
         """End the histories of all clients at the same moment. ``thaw`` resumes paused programs."""
+        self._starts.end()
         clients = [host for host in self.hosts if isinstance(host, ClientHost) and host.alive]
         end_histories(clients, thaw, ANSWER)
 

@@ -167,7 +167,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
     hold: float = 0.1
     rest: float = 0.05
     stagger: float = 0.0
-    """Client n starts n times ``stagger`` seconds after the start of the run."""
+    """Seconds between the start of client n and that of client n + 1. On a real cluster, client n has started when it
+    has recorded its first entry."""
     sections: int = 0
     """Number of acquires after which a client ends; 0 means that clients continue until the time limit."""
     wait: float = 0.0

@@ -151,7 +151,8 @@ class Agent:
     def _do_run(self, message: Message) -> None:
         """Run a whole workload and answer when it is over."""
         try:
-            client_program.run(self._job(message), self.record, self.checkpoint)
+            job = self._job(message)
+            client_program.run(job, self.record, self.checkpoint, client_program.find_lock(job.plan.lock))
         except LockFailed:
             raise
         except Exception:  # noqa: BLE001 - a bug of the workload or of ours: the control side needs the traceback

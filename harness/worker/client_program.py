@@ -1,13 +1,13 @@
 """The program on a client's host: it opens the lock and runs the workload that a :class:`ClientJob` names.
 
-On the simulator it is called in the harness' own process; in a container :mod:`harness.worker.client_agent` calls it.
+On the simulator :mod:`harness.worker.world` calls it, in the harness's own process; on a real cluster
+:mod:`harness.worker.client_agent` does.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final
@@ -143,14 +143,8 @@ def prepare(lock: LockPreparation) -> None:
         ready(lock.access.endpoints(lock.kind, lock.addresses), lock.ttl, **lock.options)
 
 
-def run(
-    job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, *, find: Callable[[str], LockClass] = find_lock
-) -> None:
-    """Run one client to the end of the plan's time; a :data:`harness.clusters.base.HostProgram`. ``find`` returns the
-    lock for a name."""
-    lock = find(job.plan.lock)  # first: it imports the lock's library, which must not delay the client's start
-    if job.generation == 0:
-        time.sleep(job.plan.stagger * job.process)
+def run(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint, lock: LockClass) -> None:
+    """Run one client with its lock to the end of the plan's time."""
     threads = int(getattr(find_workload(job.plan.workload), "threads", 1))
     _run_threads(job.plan.workload, _clients(job, record, checkpoint, lock, threads))
     failure = getattr(lock, "failure", None)

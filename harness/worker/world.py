@@ -15,6 +15,7 @@ import importlib.util
 import site
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -43,7 +44,10 @@ _code: Final[dict[str, CodeType]] = {}
 
 def run(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> None:
     """Run one life of a client in a world of its own; a :data:`harness.clusters.base.HostProgram`."""
-    client_program.run(job, record, checkpoint, find=World().find_lock)
+    lock = World().find_lock(job.plan.lock)
+    if job.generation == 0:
+        time.sleep(job.plan.stagger * job.process)
+    client_program.run(job, record, checkpoint, lock)
 
 
 class World:

@@ -362,4 +362,4 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
         return dict(self._wire.recordings)
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
-        return self._client(client).launch(job, record)
+        return self._starts.launch(self._client(client), job, record)

@@ -264,7 +264,7 @@ class DirectCluster(RealCluster, ProcessMethods):
             access=msgspec.convert(self._access(), type(job.access)),
         )
         if not self._secrets():
-            return self._clients[client].launch(own, record)
+            return self._starts.launch(self._clients[client], own, record)
 
         def record_redacted(**fields: Any) -> None:
             """Record an entry without a password, which the error of a lock may contain."""
@@ -272,7 +272,7 @@ class DirectCluster(RealCluster, ProcessMethods):
                 fields["error"] = self._redact(error)
             record(**fields)
 
-        return self._clients[client].launch(own, record_redacted)
+        return self._starts.launch(self._clients[client], own, record_redacted)
 
     def key_count(self, host: str) -> int | None:
         """Return None: most of a user's keys are not the run's."""

@@ -264,7 +264,8 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
         target = self._client(client)
-        return target.launch(msgspec.structs.replace(job, began_ns=target.clock.there(job.began_ns)), record)
+        own = msgspec.structs.replace(job, began_ns=target.clock.there(job.began_ns))
+        return self._starts.launch(target, own, record)
 
     def key_count(self, host: str) -> int | None:
         return self.servers.key_count(host)
