@@ -284,6 +284,7 @@ def test_every_event_that_may_change_a_server_is_signalled() -> None:
 
     kernel.at(kernel.now, None, main)
     kernel.run()
+    kernel.close()
     assert heard == ["c0", "c0", "c0", None, None, None, None]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import socket
 import threading
 import time
 
@@ -143,6 +145,29 @@ def test_remaining_tasks_are_unwound_when_the_simulation_ends() -> None:
     assert threading.active_count() <= before
 
 
+def test_destructors_of_what_tasks_have_left_run_in_the_simulation() -> None:
+    """As that of a lock that releases itself. The real network does not know the simulated servers."""
+    began: list[type] = []
+    connected: list[str] = []
+
+    class Lock:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            began.append(type(getcurrent()))
+            socket.create_connection(("b", 7)).close()
+            connected.append("b")
+
+    def main() -> None:
+        Lock()
+
+    TwoHostWorld().run(main)
+    assert gc.isenabled()
+    gc.collect()
+    assert (began, connected) == ([Task], [])
+
+
 def test_generators_of_different_names_are_independent_and_seeded() -> None:
     assert Kernel(1).rng("x").random() == Kernel(1).rng("x").random()
     assert Kernel(1).rng("x").random() != Kernel(1).rng("y").random()
@@ -170,6 +195,7 @@ def test_calls_pending_when_a_host_freezes_again_keep_their_order() -> None:
     kernel.thaw(life)
     kernel.later(10, None, later)
     kernel.run()
+    kernel.close()
     assert log == ["first", "second", "third"]
 
 
