@@ -104,8 +104,8 @@ Trace = Annotated[
     str,
     typer.Option(
         metavar="on|off|violations",
-        help="Which messages between clients and servers are stored: all, none, or in the simulator those "
-        "around violations (of a short run all).",
+        help="Which messages between clients and servers are stored: all, none, or those around violations "
+        "(of a short run all).",
     ),
 ]
 

@@ -128,9 +128,10 @@ def record_on_own_machines(start: RunStart, cluster: DirectCluster | SshCluster)
 def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[], dict[str, str]]) -> Recording:
     """Run a plan on a cluster. ``versions`` returns those of the clients' libraries after the run."""
     folder = start.make_folder()
-    recorder = WIRE.find(cluster) if (start.record_wire or start.trace == "on") and folder is not None else None
+    traced = start.trace != "off"
+    recorder = WIRE.find(cluster) if (start.record_wire or traced) and folder is not None else None
     if recorder is not None:
-        recorder.record_wire(sockets=start.trace == "on")
+        recorder.record_wire(sockets=traced)
     writer = None if folder is None else HistoryWriter(folder / HISTORY)
     runner = Runner(start.plan, start.lock, cluster, writer=writer, progress=start.progress)
     if start.plan.stop_on_violation or start.plan.hold_on_violation:

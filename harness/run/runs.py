@@ -43,8 +43,8 @@ def run(
     process of its own, with the Python and the libraries that the plan requires. A run on containers opens its cluster
     with ``open_cluster``, which may be the method of a :class:`harness.run.containers.cluster_pool.ClusterPool`; with
     ``record_wire`` it also stores what the servers receive and send. ``trace`` says which messages between clients and
-    servers are stored decoded: all of them (``on``), none (``off``), or in the simulator those around violations, and
-    all of a short run. A plan whose servers the user runs may name servers on other machines only with
+    servers are stored decoded: all of them (``on``), none (``off``), or those around violations and all of a short run,
+    where the cluster can record them. A plan whose servers the user runs may name servers on other machines only with
     ``remote_servers``. Raises UsageError before anything starts if the plan cannot be run.
     """
     reporter = None if progress is None else ProgressReporter(progress)

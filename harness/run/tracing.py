@@ -15,8 +15,8 @@ from .recording import Recording, RunStart
 
 def store_trace(recording: Recording, start: RunStart, verdicts: Iterable[Verdict]) -> None:
     """Store the log of a recorded run's messages if its option ``trace`` keeps them."""
-    traced = start.trace == "on" or (start.trace == "violations" and recording.messages is not None)
-    if recording.folder is None or not traced:
+    logged = recording.messages is not None or recording.wire
+    if recording.folder is None or start.trace == "off" or not logged:
         return
     from harness.trace.storing import TracedRun, stored_log  # here, since most runs keep no trace
 

@@ -214,7 +214,14 @@ def _run_once(case: Case, store: Path, open_cluster: Any) -> ScenarioOutcome:
     real = plan.cluster == "docker"
     record = real and case.is_simulated and not not_specified(plan.kind)
     try:
-        result = run(plan, store=store if real else None, command=_command(case), record_wire=record, **options)
+        result = run(
+            plan,
+            store=store if real else None,
+            command=_command(case),
+            record_wire=record,
+            trace="off",  # what servers received is recorded, and a log of the clients' sockets would slow them down
+            **options,
+        )
     except HarnessError as error:
         return _outcome(case, ExpectationResult("error", str(error)), None, time.monotonic() - began)
     except Exception as error:  # noqa: BLE001 - one broken run must not end the suite

@@ -16,6 +16,7 @@ from harness.sim.message_log import REQUEST
 from harness.sim.places import source_name
 
 from .log import PIECE, SCHEMA, LoggedMessages, LogHead, Place, pack_log
+from .parsers import DECODED
 from .scripts import imported_texts
 from .windows import SHORT, windows_of
 
@@ -42,9 +43,11 @@ def stored_log(
     """Return the contents of the file with the log; None if nothing of the run is to be kept.
 
     In mode ``on`` the trace has the whole run, in mode ``violations`` the time around its violations, or the whole run
-    if it has at most :data:`~.windows.SHORT` requests.
+    if it has at most :data:`~.windows.SHORT` requests and can be decoded.
     """
     if run.mode == "off" or not _has_requests(logged.batches, 1):
+        return None
+    if run.mode == "violations" and run.service not in DECODED:
         return None
     short = run.mode == "on" or not _has_requests(logged.batches, SHORT + 1)
     windows = () if short else windows_of(violations, history)
