@@ -28,14 +28,16 @@ from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
 from harness.run.store import HISTORY
 from harness.run.verdicts.judging import Result
+from harness.trace.reading import load_trace
 
 pytestmark = pytest.mark.docker
 
 
-def on_docker(lock: str, nemesis: str = "none", **settings: Any) -> Result:
+def on_docker(lock: str, nemesis: str = "none", *, store: Path | None = None, **settings: Any) -> Result:
     given: dict[str, Any] = {"time_limit": 10.0, **settings}
     plan = Plan(lock=lock, cluster="docker", **given)
-    return run(msgspec.structs.replace(plan, faults=plan.faults or tuple(default_specs(nemesis, plan.ttl))))
+    faults = plan.faults or tuple(default_specs(nemesis, plan.ttl))
+    return run(msgspec.structs.replace(plan, faults=faults), store=store)
 
 
 def resources_of(process: subprocess.Popen[bytes]) -> list[str]:
@@ -57,10 +59,10 @@ def test_redlock_without_faults_is_valid() -> None:
     assert result.document["stats"]["acquires_ok"] > 30
 
 
-def test_a_clock_jump_breaks_redlock_without_changing_the_machines_clock() -> None:
+def test_a_clock_jump_breaks_redlock_without_changing_the_machines_clock(tmp_path: Path) -> None:
     before = time.time() - time.monotonic()
     result = on_docker(
-        "redlock", "clock-jump", hold=0.5
+        "redlock", "clock-jump", hold=0.5, store=tmp_path
     )  # with holds of 0.1 s all others may be waiting for their next try
     after = time.time() - time.monotonic()
     assert result.valid is False, result.document["summary"]
@@ -73,6 +75,16 @@ def test_a_clock_jump_breaks_redlock_without_changing_the_machines_clock() -> No
     true = [ns for ns in clocks.values() if abs(ns) < 10_000_000]
     assert (len(jumped), len(true)) == (3, 2), clocks
     assert abs(after - before) < 0.05
+    assert result.folder is not None
+    trace = load_trace(result.folder)
+    assert trace is not None
+    first = result.verdicts["mutual-exclusion"].evidence[0]
+    grants = [
+        one for one in trace.messages
+        if one.name == "SET" and one.reply == "OK" and abs((one.executed or 0) - first.from_ns) < 1_000_000_000
+    ]  # fmt: skip
+    assert {one.server for one in grants} >= {"n1", "n2", "n3"}
+    assert all(one.sent and one.call is not None and one.line for one in grants)
 
 
 def test_a_user_lock_and_a_user_workload_run_in_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,14 @@ import pytest
 
 from harness.cli.main import main
 from harness.documents import DocumentError
-from harness.documents.messages import LOG, TRACE, TracedMessage, pack_messages
+from harness.documents.messages import LOG, TRACE, TracedMessage, TraceMode, pack_messages
 from harness.errors import USAGE
 from harness.history import History
 from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
-from harness.trace.log import LogHead, pack_log
+from harness.trace.log import LoggedMessages, LogHead, pack_log
 from harness.trace.reading import load_trace
+from harness.trace.storing import TracedRun, stored_log
 
 from .logged import LoggedRun, run_logged
 
@@ -116,6 +117,16 @@ def test_only_messages_around_violations_of_a_long_run_are_kept(tmp_path: Path) 
 
 def test_a_long_run_without_violations_has_no_trace(tmp_path: Path) -> None:
     assert stored(run(Plan(lock="redlock", time_limit=15.0), store=tmp_path).folder) is None
+
+
+def test_messages_without_a_decoder_are_kept_only_if_wanted(logged: LoggedRun) -> None:
+    def kept(service: str, mode: TraceMode) -> bool:
+        run = TracedRun(service, service, "docker", mode)
+        return stored_log(LoggedMessages(logged.messages.batches[:1]), run, History(), ()) is not None
+
+    assert kept("redis", "violations")
+    assert not kept("kubernetes", "violations")
+    assert kept("kubernetes", "on")
 
 
 def test_a_bad_value_of_the_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
