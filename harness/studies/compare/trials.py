@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from harness.checkers.base import Verdict
 from harness.documents.comparison import ComparedCell, ComparedCost, ComparedRecovery
+from harness.documents.messages import TraceMode
 from harness.plan import Plan
 from harness.run.pool.containers import reused_cluster
 from harness.run.runs import run
@@ -73,8 +74,9 @@ class _Runs:
     def run(self, plan: Plan) -> Result | None:
         """Return the result of a run. If it raises, return None and set ``broke`` to the reason."""
         store = self._store if plan.cluster == "docker" else None
+        trace: TraceMode = "off" if self.job.part == "cost" else "violations"  # to record messages takes time, too
         try:
-            result = run(plan, store=store, command=self.command(plan), **self._options)
+            result = run(plan, store=store, command=self.command(plan), trace=trace, **self._options)
         except Exception as error:  # noqa: BLE001 - one run of many
             self.broke = f"the run broke: {type(error).__name__}: {error}"
             return None
