@@ -21,6 +21,8 @@ INDEXES: Final = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDE
 """Variables with uv's package indexes, also by their earlier names."""
 PIP_INDEXES: Final = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
 """pip's variable, which uv does not read → uv's for the same."""
+YES: Final = ("1", "true", "yes", "on", "y", "t")
+"""Values of a variable of pip that switch something on."""
 
 
 def find_python(wanted: str) -> Path:
@@ -38,6 +40,8 @@ def run(*arguments: str) -> str:
         UsageError: the requirements cannot be satisfied.
         EnvironmentLacking: uv failed for another reason.
     """
+    if arguments[0] == "pip" and _without_index(os.environ):
+        arguments = (*arguments[:2], "--no-index", *arguments[2:])
     done = subprocess.run(
         [_binary(), "--no-progress", "--color", "never", *arguments],
         env=_environment(os.environ), stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
@@ -84,16 +88,28 @@ def _binary() -> str:
         raise EnvironmentLacking("environments need uv, which is not installed here: pip install uv") from error
 
 
+def _pip_counts(variables: Mapping[str, str]) -> bool:
+    """Return whether pip's variables say where packages come from: they do unless one of uv's does."""
+    return not any(variables.get(name) for name in (*INDEXES, "UV_FIND_LINKS"))
+
+
+def _without_index(variables: Mapping[str, str]) -> bool:
+    """Return whether pip is configured to ask no index; uv has no variable for that."""
+    return _pip_counts(variables) and variables.get("PIP_NO_INDEX", "").lower() in YES
+
+
 def _environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for uv: without those that point to another environment, with pip's indexes unless there are
-    uv's own, and with pyenv's interpreters.
+    """Return the variables for uv: without those that point to another environment, with pip's indexes and folders of
+    packages unless there are uv's own, and with pyenv's interpreters.
 
     pyenv has a program for every version on the path, which fails unless the version is active, and then uv gives up.
     """
     left_out = ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME", "UV_PYTHON", "UV_PROJECT_ENVIRONMENT")
     remaining = {name: value for name, value in variables.items() if name not in left_out}
-    if not any(variables.get(name) for name in INDEXES):
+    if _pip_counts(variables):
         remaining |= {equal: variables[name] for name, equal in PIP_INDEXES.items() if variables.get(name)}
+        if links := variables.get("PIP_FIND_LINKS", "").split():
+            remaining["UV_FIND_LINKS"] = ",".join(links)
     root = Path(variables.get("PYENV_ROOT") or Path.home() / ".pyenv")
     versions = sorted((root / "versions").glob("3.*/bin"), reverse=True)
     folders = [folder for folder in remaining.get("PATH", "").split(os.pathsep) if Path(folder) != root / "shims"]

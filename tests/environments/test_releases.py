@@ -172,30 +172,65 @@ def test_a_malformed_index_is_named_without_its_password(without_indexes: pytest
 
 @pytest.fixture
 def without_indexes(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in (*uv.INDEXES, *uv.PIP_INDEXES):
+    for name in (*uv.INDEXES, *uv.PIP_INDEXES, "UV_FIND_LINKS", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_NO_CONFIG", "1")
     return monkeypatch
 
 
-def test_an_environment_is_built_from_the_index_of_pip(without_indexes: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    name, about = "locker-1.0-py3-none-any.whl", "locker-1.0.dist-info"
-    files = {
-        "locker.py": "",
-        f"{about}/METADATA": "Metadata-Version: 2.1\nName: locker\nVersion: 1.0\n",
-        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{about}/RECORD": "".join(f"{path},,\n" for path in ("locker.py", f"{about}/METADATA", f"{about}/WHEEL")),
-    }
-    index = PackageIndex(
-        {
-            "/simple/locker/": page(file(name, **{"core-metadata": True})),
-            f"/files/{name}": ("application/zip", wheel(files)),
-            f"/files/{name}.metadata": ("text/plain", files[f"{about}/METADATA"].encode()),
-        }
-    )
-    without_indexes.setenv("PIP_INDEX_URL", f"http://ann:secret@{index.address}/simple")
+LOCKER, ABOUT_LOCKER = "locker-1.0-py3-none-any.whl", "locker-1.0.dist-info"
+LOCKER_FILES = {
+    "locker.py": "",
+    f"{ABOUT_LOCKER}/METADATA": "Metadata-Version: 2.1\nName: locker\nVersion: 1.0\n",
+    f"{ABOUT_LOCKER}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    f"{ABOUT_LOCKER}/RECORD": "".join(
+        f"{path},,\n" for path in ("locker.py", f"{ABOUT_LOCKER}/METADATA", f"{ABOUT_LOCKER}/WHEEL")
+    ),
+}
+
+
+@pytest.fixture
+def new_environments(without_indexes: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
     without_indexes.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     without_indexes.setenv(store.FOLDER, str(tmp_path / "environments"))
+    return without_indexes
+
+
+def test_an_environment_is_built_from_the_folder_of_pip(new_environments: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    (wheels / LOCKER).write_bytes(wheel(LOCKER_FILES))
+    index = PackageIndex({})
+    new_environments.setenv("PIP_INDEX_URL", f"http://{index.address}/simple")
+    new_environments.setenv("PIP_NO_INDEX", "1")
+    new_environments.setenv("PIP_FIND_LINKS", f"{tmp_path / 'none'} {wheels}")
+    (tmp_path / "none").mkdir()
+    try:
+        built = store.environment(sys.executable, ["locker==1.0"])
+        with pytest.raises(EnvironmentLacking, match="without a package index"):
+            releases.indexes()
+    finally:
+        index.close()
+    assert list(built.folder.rglob("locker.py"))
+    assert index.asked == []
+
+
+def test_a_folder_of_uv_goes_before_the_variables_of_pip(new_environments: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    new_environments.setenv("UV_FIND_LINKS", str(tmp_path))
+    new_environments.setenv("PIP_INDEX_URL", DEFAULT)
+    new_environments.setenv("PIP_NO_INDEX", "1")
+    assert DEFAULT not in releases.indexes()
+
+
+def test_an_environment_is_built_from_the_index_of_pip(new_environments: pytest.MonkeyPatch) -> None:
+    index = PackageIndex(
+        {
+            "/simple/locker/": page(file(LOCKER, **{"core-metadata": True})),
+            f"/files/{LOCKER}": ("application/zip", wheel(LOCKER_FILES)),
+            f"/files/{LOCKER}.metadata": ("text/plain", LOCKER_FILES[f"{ABOUT_LOCKER}/METADATA"].encode()),
+        }
+    )
+    new_environments.setenv("PIP_INDEX_URL", f"http://ann:secret@{index.address}/simple")
     try:
         built = store.environment(sys.executable, ["locker==1.0"])
         with pytest.raises(UsageError, match="there is no version of locker==2"):
@@ -203,7 +238,7 @@ def test_an_environment_is_built_from_the_index_of_pip(without_indexes: pytest.M
     finally:
         index.close()
     assert list(built.folder.rglob("locker.py"))
-    assert {path for path, user in index.asked if user is not None} >= {"/simple/locker/", f"/files/{name}"}
+    assert {path for path, user in index.asked if user is not None} >= {"/simple/locker/", f"/files/{LOCKER}"}
     about_it = (built.folder / store.ABOUT).read_text()
     assert "secret" not in about_it
 
