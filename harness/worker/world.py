@@ -43,7 +43,8 @@ _code: Final[dict[str, CodeType]] = {}
 
 
 def run(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> None:
-    """Run one life of a client in a world of its own; a :data:`harness.clusters.base.HostProgram`."""
+    """Run one life of a client in a world of its own, after the plan's ``stagger``; a
+    :data:`harness.clusters.base.HostProgram`."""
     lock = World().find_lock(job.plan.lock)
     if job.generation == 0:
         time.sleep(job.plan.stagger * job.process)
