@@ -27,9 +27,9 @@ def read(path: Path) -> Any:
 
 
 def steps(document: Any) -> Iterator[Any]:
-    """Yield the steps of a workflow or of an action."""
+    """Yield the steps of a workflow or of an action. A job that calls another workflow has none."""
     for job in document.get("jobs", {}).values():
-        yield from job["steps"]
+        yield from job.get("steps", [])
     yield from document.get("runs", {}).get("steps", [])
 
 
@@ -47,6 +47,27 @@ def test_a_step_runs_a_command_or_a_pinned_action(path: Path) -> None:
     for step in found:
         assert ("run" in step) != ("uses" in step), step
         assert PINNED.fullmatch(step.get("uses", "./")), f"{step['uses']}: not pinned by a version"
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_only_read_unless_a_job_says_more(path: Path) -> None:
+    assert read(path)["permissions"] == {"contents": "read"}
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_job_has_a_time_limit(path: Path) -> None:
+    jobs = read(path)["jobs"]
+    assert [name for name, job in jobs.items() if "steps" in job and "timeout-minutes" not in job] == []
+
+
+def test_results_of_a_nightly_run_are_kept_when_the_suite_fails_or_is_cancelled() -> None:
+    job = read(ROOT / ".github/workflows/nightly.yml")["jobs"]["nightly"]
+    (suite,) = [number for number, step in enumerate(job["steps"]) if "harness nightly" in step.get("run", "")]
+    after = job["steps"][suite + 1 :]
+    assert [step for step in after if step.get("if") != "always()"] == []
+    assert "harness publish locks" in [step.get("run") for step in after]
+    assert {"actions/cache/save@v4", "actions/upload-artifact@v4"} <= {step.get("uses") for step in after}
+    assert job["steps"][suite]["timeout-minutes"] < job["timeout-minutes"] <= 360  # GitHub's own limit
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
