@@ -70,6 +70,30 @@ def test_results_of_a_nightly_run_are_kept_when_the_suite_fails_or_is_cancelled(
     assert job["steps"][suite]["timeout-minutes"] < job["timeout-minutes"] <= 360  # GitHub's own limit
 
 
+def test_a_release_waits_for_the_tests() -> None:
+    jobs = read(ROOT / ".github/workflows/release.yml")["jobs"]
+    assert "workflow_call" in read(ROOT / ".github/workflows/ci.yml")[True]
+    assert jobs["ci"] == {"uses": "./.github/workflows/ci.yml"}
+    assert (jobs["build"]["needs"], jobs["publish"]["needs"]) == ("ci", "build")
+
+
+def test_artifacts_of_a_release_have_different_names() -> None:
+    """A called workflow uploads into the run of its caller, where a second artifact of one name is an error."""
+    documents = [read(ROOT / ".github/workflows" / name) for name in ("ci.yml", "release.yml")]
+    uploads = [step for one in documents for step in steps(one) if "upload-artifact@" in step.get("uses", "")]
+    names = [step["with"]["name"] for step in uploads]
+    assert sorted(names) == sorted(set(names))
+    assert len(names) > 2
+
+
+def test_slow_tests_of_the_pages_run_in_ci_with_the_browser_that_they_need() -> None:
+    runs = [step["run"] for step in read(ROOT / ".github/workflows/ci.yml")["jobs"]["docs"]["steps"] if "run" in step]
+    (tests,) = [run for run in runs if "pytest" in run]
+    assert '-m "slow' in tests
+    assert tests.endswith("tests/docs")
+    assert ".ci/setup" in runs[: runs.index(tests)]
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_commands_of_a_workflow_exist(path: Path) -> None:
     scripts = [step["run"] for step in steps(read(path)) if "run" in step]
