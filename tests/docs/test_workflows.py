@@ -167,6 +167,13 @@ def test_hooks_run_what_ci_runs() -> None:
     assert hooks == ["ruff check --fix", "ruff format", "python docs/style.py", "mypy"]
 
 
+@pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "mypy", "mkdocs build --strict"])
+def test_the_whole_check_and_ci_run_the_same_lint(command: str) -> None:
+    ci = [step["run"] for step in steps(read(ROOT / ".github/workflows/ci.yml")) if "run" in step]
+    assert command in ci
+    assert f"\n.venv/bin/{command}" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
 # Texts for contributors
 
 
