@@ -157,9 +157,23 @@ def test_the_image_installs_an_extra_that_exists() -> None:
 
 def test_the_development_container_uses_what_exists() -> None:
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    commands = f"{container['postCreateCommand']} {container['postStartCommand']}"
-    assert [name for name in re.findall(r"\.ci/\w+", commands) if not (ROOT / name).is_file()] == []
-    assert ".ci/setup" in commands
+    start = (ROOT / container["postStartCommand"]).read_text(encoding="utf-8")
+    named = set(re.findall(r"\.ci/\w+", f"{container['postCreateCommand']} {start}"))
+    assert named == {".ci/setup", ".ci/engine"}
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
+def test_the_development_container_has_the_newest_go_that_a_module_needs() -> None:
+    modules = [path.read_text(encoding="utf-8") for path in (ROOT / "docker").glob("*/go.mod")]
+    needed = {tuple(map(int, re.findall(r"^go (\d+)\.(\d+)", text, re.MULTILINE)[0])) for text in modules}
+    dockerfile = (ROOT / ".devcontainer" / "Dockerfile").read_text(encoding="utf-8")
+    (there,) = re.findall(r"^FROM golang:(\d+)\.(\d+)-", dockerfile, re.MULTILINE)
+    assert tuple(map(int, there)) >= max(needed)
+
+
+def test_the_engine_of_the_development_container_stores_images_in_a_volume() -> None:
+    (mount,) = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())["mounts"]
+    assert (mount["target"], mount["type"]) == ("/var/lib/docker", "volume")
 
 
 def test_hooks_run_what_ci_runs() -> None:
