@@ -181,6 +181,14 @@ def test_hooks_run_what_ci_runs() -> None:
     assert hooks == ["ruff check --fix", "ruff format", "python docs/style.py", "mypy"]
 
 
+def test_every_stage_of_a_hook_is_installed() -> None:
+    document = read(ROOT / ".pre-commit-config.yaml")
+    hooks = [hook for repo in document["repos"] for hook in repo["hooks"]]
+    stages = {stage for hook in hooks for stage in hook.get("stages", document["default_stages"])}
+    assert stages == set(document["default_install_hook_types"]) == {"pre-commit", "pre-push"}
+    assert "pip install pre-commit\n" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "mypy", "mkdocs build --strict"])
 def test_the_whole_check_and_ci_run_the_same_lint(command: str) -> None:
     ci = [step["run"] for step in steps(read(ROOT / ".github/workflows/ci.yml")) if "run" in step]
