@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).parents[1]
 LONGEST: Final = 40
 MEAN: Final = 20.0
-GENERATED: Final = ("docs/reference/cli.md",)
-"""Pages made from the program: their sentences are its help texts."""
 
 _ABBREVIATION: Final = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|no|p|pp)\.(?=\s)", re.IGNORECASE)
 _END: Final = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+")
@@ -38,7 +36,7 @@ class Figures(NamedTuple):
 def pages() -> list[Path]:
     """Return the Markdown files of the project for readers."""
     found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/README.md")]
-    return sorted(path for path in found if str(path.relative_to(ROOT)) not in GENERATED)
+    return sorted(found)
 
 
 def sentences(markdown: str) -> list[str]:

@@ -78,8 +78,8 @@ def conformance_command(
 ) -> None:
     """Check whether a lock program in any language follows docs/client-protocol.md.
 
-    A LOCK of the catalogue is tested in containers. A COMMAND is tested without an engine, on running servers:
-    harness conformance --kind redis-single --servers 127.0.0.1:6379 -- ./my-lock --its-options
+    A LOCK of the catalogue is tested in containers. A COMMAND is tested on running servers, without an engine.
+    For example: harness conformance --kind redis-single --servers 127.0.0.1:6379 -- ./my-lock.
 
     Exit status 0 if no check failed and some check holds, 1 if one failed, 3 if one could not be judged, all are
     skipped, or no server answers.

@@ -28,7 +28,8 @@ def style() -> ModuleType:
 def test_every_page_has_short_sentences() -> None:
     ran = subprocess.run([sys.executable, ROOT / "docs" / "style.py"], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout
-    assert "docs/verdicts.md: mean" in ran.stdout
+    for page in ("docs/verdicts.md", "docs/reference/cli.md"):  # one written by hand, one made from help texts
+        assert f"{page}: mean" in ran.stdout
 
 
 def test_a_long_sentence_is_noticed(style: ModuleType) -> None:
