@@ -96,6 +96,13 @@ def test_the_reference_of_the_command_line_is_the_programs() -> None:
     assert "| `--nemesis` | `none` |" in page
 
 
+def test_the_table_of_schemas_has_each_schema_once() -> None:
+    page = (ROOT / "docs" / "reference" / "schemas.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \[(\w+)\]\(\.\./schemas/(\S+)\) \|", page, re.MULTILINE)
+    published = sorted(path.name for path in (ROOT / "docs" / "schemas").iterdir())
+    assert rows == [(name.removesuffix(".schema.json"), name) for name in published]
+
+
 def commands(page: Path) -> list[str]:
     """Return the commands of a concept page's blocks."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
