@@ -98,6 +98,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_programs_of_the_folder_are_no_files_of_the_site() -> None:
+    """Programs of ``docs/`` leave compiled files when they are imported."""
+    from mkdocs.config import load_config
+
+    config: Any = load_config(str(ROOT / "mkdocs.yml"))
+    paths = ("index.md", "style.py", "__pycache__/style.cpython-311.pyc")
+    assert [config.exclude_docs.match_file(path) for path in paths] == [False, True, True]
+
+
 class Links(HTMLParser):
     """Collects the targets of links, pictures and scripts, and the ids of a page."""
 
