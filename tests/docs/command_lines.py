@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 import typer
 
 from harness.cli.main import COMMANDS, app
+from harness.lock_impls import catalogue
+from harness.studies.compare.plans import family
 
 SUBCOMMANDS: Final = ("scenario", "cluster", "env")
 """Commands with commands of their own."""
 WORD_END: Final = re.compile(r"[|;&<>)]|\s#\s|\s{3,}|\s->\s|\.\.\.")
 """Where a command line ends in a text: an operator of the shell, a remark, or an ellipsis."""
+NOT_A_NAME: Final = re.compile(r"[A-Z][A-Z_]*|\d*|.*[/:*?\[\]{}$].*|.*\.toml")
+"""A placeholder such as ``LOCK``, a number, a file, a pattern, a variable, or a class such as ``mylock:MyLock``."""
+LOCKS: Final = "--locks"
+"""The option that also accepts families of locks, which the shell does not complete."""
 
 
 @cache
@@ -34,17 +40,55 @@ def problems(line: str) -> list[str]:
     name, *rest = words
     if name not in COMMANDS:
         return [f"{line}: there is no command {name!r}"]
-    command = root().get_command(None, name)
+    command = top = root().get_command(None, name)
     if name in SUBCOMMANDS and rest and not rest[0].startswith("-"):
         below = {one: command.commands[one] for one in command.commands}
         for choice in rest[0].split("|"):
             if choice not in below:
                 return [f"{line}: {name} has no command {choice!r}"]
         command = below[rest[0].split("|")[0]]
+    words = _until_double_dash(words)
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     known |= {"-h", "--help"}
-    given = [word.partition("=")[0] for word in _until_double_dash(rest) if re.match(r"--?[a-z]", word)]
-    return [f"{line}: {name} has no option {option}" for option in given if option not in known]
+    given = [word.partition("=")[0] for word in words[1:] if re.match(r"--?[a-z]", word)]
+    wrong = [f"{line}: {name} has no option {option}" for option in given if option not in known]
+    values = _values(command, words[2:] if command is not top else words[1:])
+    return wrong + [f"{line}: {where}: unknown name {value!r}" for where, value in _unknown_names(command, values)]
+
+
+def _values(command: Any, words: list[str]) -> Iterator[tuple[Any, str]]:
+    """Yield each parameter that the words give a value to, with the value, as click assigns them."""
+    options = {option: parameter for parameter in command.params for option in parameter.opts}
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    left = iter(words)
+    for word in left:
+        option, equals, value = word.partition("=")
+        if word.startswith("-"):
+            parameter = options.get(option)
+            if parameter is not None and not (parameter.is_flag or parameter.count):
+                yield parameter, value if equals else next(left, "")
+        elif arguments:
+            yield arguments[0], word
+            if arguments[0].nargs != -1:
+                arguments.pop(0)
+
+
+def _unknown_names(command: Any, values: Iterable[tuple[Any, str]]) -> Iterator[tuple[str, str]]:
+    """Yield the names that the shell would not complete, where it completes names, each with its parameter."""
+    for parameter, value in values:
+        names = _names(command, parameter)
+        for one in value.split(","):
+            if names and one not in names and not NOT_A_NAME.fullmatch(one):
+                yield parameter.opts[0], one
+
+
+@cache
+def _names(command: Any, parameter: Any) -> frozenset[str]:
+    completed = parameter.shell_complete(command.context_class(command), "")
+    names = {item.value for item in completed if item.type == "plain"}
+    if LOCKS in parameter.opts:
+        names |= {family(info) for info in catalogue.infos()}
+    return frozenset(names)
 
 
 def _until_double_dash(words: list[str]) -> list[str]:

@@ -106,10 +106,34 @@ def test_commands_of_a_workflow_exist(path: Path) -> None:
         ("harness rum redlock", "there is no command 'rum'"),
         ("harness run redlock --nemesys clock-skew", "run has no option --nemesys"),
         ("harness scenario shew rl-restart", "scenario has no command 'shew'"),
+        ("harness run redlok --nemesis clock-skew", "lock: unknown name 'redlok'"),
+        ("harness run redlock --nemesis=clock-skew,clock-skip", "--nemesis: unknown name 'clock-skip'"),
+        ("harness hunt --rounds 2 mylock:MyLock --faults pauze", "--faults: unknown name 'pauze'"),
+        ("harness run redlock --workload mutexes", "--workload: unknown name 'mutexes'"),
+        ("harness check store/latest --model mutexes", "--model: unknown name 'mutexes'"),
+        ("harness compare --locks redis,redis-tokn", "--locks: unknown name 'redis-tokn'"),
+        ("harness scenario run rl-restart rl-restarts", "given: unknown name 'rl-restarts'"),
+        ("harness cluster up redis-singel", "kind: unknown name 'redis-singel'"),
+        ("harness list lock", "what: unknown name 'lock'"),
     ],
 )
 def test_a_wrong_command_line_is_noticed(line: str, problem: str) -> None:
     assert problems(line) == [f"{line}: {problem}"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "harness run mylock:MyLock --nemesis client-pause,none --runs 2",
+        "harness run LOCK --nemesis NAME --servers redis://db1",
+        "harness scenario run my-story.toml rl-restart",
+        "harness hunt --exhaustive --clients 2 --faults 1",
+        "harness compare --locks redis,redlock,all",
+        "harness conformance --kind redis-single --servers 127.0.0.1:6379 -- ./my-lock --its-options",
+    ],
+)
+def test_a_name_that_the_page_defines_or_leaves_to_the_reader_is_accepted(line: str) -> None:
+    assert problems(line) == []
 
 
 def test_scripts_that_workflows_start_exist() -> None:
