@@ -66,7 +66,9 @@ def bisect_command(
     workload: Annotated[str, typer.Option(help="Without --question: what clients do.")] = DEFAULTS.workload,
     clients: Annotated[int, typer.Option(help="Without --question: number of clients.")] = DEFAULTS.clients,
     ttl: Annotated[str, typer.Option(metavar="DURATION", help="Without --question: lease time.")] = "2s",
-    hold: Annotated[str, typer.Option(metavar="DURATION", help="Without --question: time in a section.")] = "100ms",
+    hold: Annotated[
+        str, typer.Option(metavar="DURATION", help="Without --question: time in a critical section.")
+    ] = "100ms",
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Without --question: duration of a run.")] = "60s",
     kind: KindOption = "",
     lock_option: Annotated[

@@ -38,7 +38,7 @@ COMMANDS: Final = {
     "replay": "Repeat a stored run, a plan or a counterexample.",
     "scenario": "Documented failures of locks, each with its cure.",
     "nightly": "Run every scenario and compare with what is expected.",
-    "trends": "Show what changed since last night.",
+    "trends": "Show what changed since the previous nightly run.",
     "sweep": "Measure how often a lock fails, by lease, hold and pause.",
     "bisect": "Find the library release that introduced or fixed a failure.",
     "compare": "Compare locks under faults: which lock, and what does it cost?",
