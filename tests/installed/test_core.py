@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -12,6 +14,7 @@ from uv import find_uv_bin
 
 pytestmark = pytest.mark.installed
 ROOT = Path(__file__).parents[2]
+INSTALL = ROOT / "docs" / "how-to" / "install.md"
 PYTHON = sysconfig.get_python_version()
 BESIDE = (
     "celery[redis]==5.4.*", "django redis<8", "protobuf>=5 grpcio", "SQLAlchemy>=2.1.0b1", "urllib3>=2.6",
@@ -34,6 +37,21 @@ def uv(*arguments: str, given: str | None = None) -> str:
 def test_the_core_resolves_beside_what_users_have(beside: str) -> None:
     lines = [f"lock-harness @ {ROOT.as_uri()}", *beside.split(" ")]
     uv("pip", "compile", "-q", "--python-version", PYTHON, "-", given="\n".join(lines))
+
+
+def test_a_tool_runner_runs_the_wheel_without_an_installation(tmp_path: Path) -> None:
+    """As on the page about installation, with the wheel in the place of the package's name."""
+    uv("build", "-q", "--wheel", "--out-dir", str(tmp_path), str(ROOT))
+    (wheel,) = tmp_path.glob("*.whl")
+    (line,) = re.findall(
+        r"^uvx --from lock-harness (harness run .*)$", INSTALL.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    command = [find_uv_bin(), "tool", "run", "--python", PYTHON, "--from", str(wheel), *line.split()]
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=variables)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("VIOLATION: redlock"), done.stdout
+    assert (tmp_path / "store" / "latest" / "report.html").is_file()
 
 
 @pytest.fixture(scope="module")
