@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.clusters.abilities import TAPS, TRAFFIC
+from harness.faults.catalogue import FAULTS
+
 from .command_lines import in_shell, problems
 
 ROOT = Path(__file__).parents[2]
@@ -177,6 +180,13 @@ def test_the_image_installs_an_extra_that_exists() -> None:
     extras = re.findall(r"^ARG EXTRAS=(\w+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert extras
     assert set(extras) <= set(project["optional-dependencies"])
+
+
+def test_the_page_about_the_image_names_each_fault_that_needs_the_proxy() -> None:
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| the faults (.*?); .*\| the proxy \|", page, re.MULTILINE)
+    needing = [name for name, fault in FAULTS.own.items() if fault.needs & {TRAFFIC, TAPS}]
+    assert re.findall(r"`([^`]+)`", row) == sorted(needing)
 
 
 def test_the_development_container_uses_what_exists() -> None:
