@@ -12,7 +12,7 @@ from harness.documents import DocumentError
 from harness.files import write_file
 from harness.wording import SAFETY
 
-from . import certainty, measures, model, page, run_plots, sequence, timeline, timeline_text, words
+from . import certainty, measures, model, page, run_plots, sequence, timeline, timeline_text, untraced, words
 from .columns import compress
 from .model import RunView
 
@@ -73,6 +73,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         plots=run_plots.draw(run, measured, pictures),
         data=Markup(compress(data)),
         **_sequence(run, facts, data["offsets"]),
+        untraced=untraced.reason(run),
         style=page.source("style.css") + page.source("run.css"),
         script=Markup("\n").join(page.source(f"js/{name}") for name in SCRIPTS),
     )

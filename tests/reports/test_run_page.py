@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import get_args
 import pytest
 
 from harness.checkers.base import Blame
-from harness.reports import model, run_report, words
+from harness.documents.messages import MessageTrace
+from harness.reports import model, run_report, untraced, words
 from harness.reports.page import TEMPLATES
 from tests.reports import sample
 
@@ -105,6 +107,47 @@ def test_an_unknown_verdict_has_a_reason(reported: Reported) -> None:
     text = " ".join(Page(reported("unknown").read_text()).words)
     assert "There is no verdict because:" in text
     assert "never observed" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "cluster", "command", "wanted"),
+    [
+        ("valid", {}, "harness run redlock", "only if it sends at most 500 requests. Run it again with --trace on"),
+        ("violation", {}, "harness run redlock", "on containers keeps none. Run it again with --trace on"),
+        ("valid", {}, "harness run redlock --trace off", "The run had --trace off. Run it again with --trace on"),
+        ("valid", {"backend": "docker"}, "harness run redlock", "which may give another run, with --trace on"),
+        ("valid", {"backend": "servers"}, "harness run redlock", "cannot see what servers of yours receive"),
+        ("valid", {"backend": "ssh"}, "harness run redlock", "does not record them on machines that it reaches by ssh"),
+        ("valid", {"backend": "docker", "kind": "kubernetes"}, "harness run k8s-lease", "Kubernetes are encrypted"),
+    ],
+)
+def test_a_report_without_messages_says_why(
+    reported: Reported, kind: str, cluster: dict[str, str], command: str, wanted: str
+) -> None:
+    run = model.load(reported(kind).parent)
+    setting = tuple((dict(run.cluster) | cluster).items())
+    changed = replace(run, backend=cluster.get("backend", "sim"), cluster=setting, command=command)
+    said = untraced.reason(changed)
+    assert said.startswith("This report has no messages between clients and servers: ")
+    assert wanted in said
+    can = cluster.get("backend") not in ("servers", "ssh") and "kind" not in cluster
+    assert ("--trace on" in said) == can
+
+
+def test_a_report_without_messages_says_so_on_its_page(reported: Reported) -> None:
+    start = "This report has no messages between clients and servers: "
+    for kind in ("violation", "valid"):
+        assert sum(one.startswith(start) for one in Page(reported(kind).read_text()).words) == 1
+
+
+def test_messages_that_cannot_be_decoded_have_a_reason(reported: Reported) -> None:
+    run = model.load(reported("valid").parent)
+    trace = MessageTrace(schema=1, kind="x", backend="sim", mode="on", total=0, undecoded=("no decoder for x",))
+    assert "none could be decoded (no decoder for x)" in untraced.reason(replace(run, trace=trace))
+
+
+def test_a_run_without_servers_has_no_word_about_messages(reported: Reported) -> None:
+    assert untraced.reason(replace(model.load(reported("valid").parent), servers=())) == ""
 
 
 def test_headings_do_not_skip_a_level(page: Page) -> None:

@@ -281,5 +281,6 @@ def test_a_broken_trace_is_named_and_the_report_has_the_rest(folder: Path, tmp_p
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "trace.jsonl.gz").write_bytes(b"cut short")
     text = run_report.write(tmp_path).read_text(encoding="utf-8")
-    assert "The messages between clients and servers are not known" in text
+    assert "This report has no messages between clients and servers: " in text
+    assert "trace.jsonl.gz: " in text
     assert 'id="sequence-canvas"' not in text
