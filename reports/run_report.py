@@ -20,7 +20,7 @@ __all__ = ["DocumentError", "render", "write"]
 
 SCRIPTS: Final = (
     "data.js", "layout.js", "draw.js", "draw_faults.js", "draw_servers.js", "draw_tokens.js", "hover.js", "cursor.js",
-    "find.js", "interact.js", "start.js",
+    "find.js", "interact.js", "address.js", "start.js",
 )  # fmt: skip
 SEQUENCE_SCRIPTS: Final = (
     "sequence_data.js", "sequence_rows.js", "sequence_draw.js", "sequence_step.js", "sequence_hosts.js", "sequence.js",

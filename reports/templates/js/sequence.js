@@ -77,13 +77,14 @@ function changeMode(state, mode) {
 
 const MODES = ["decisive", "clients", "all"];
 
-// Open the step that the address names, in the first mode and group that shows it.
+// Open the step that the address names, in the first mode and group that shows it. Say so if no step matches.
 function openAddress(state) {
-  const found = /^#(t|message|call)=([0-9.]+)$/.exec(location.hash);
-  if (!found) return false;
-  const value = +found[2], us = value * 1e6 - 1, { messages } = state.data;
+  const address = readAddress();
+  state.by("lost").textContent = "";
+  if (!address) return false;
+  const { kind, value } = address, us = value * 1e6 - 1, { messages } = state.data;
   const tests = { t: (_, time) => time >= us, message: (code) => code >= 0 && messages.number[code >> 1] === value, call: (code) => code >= 0 && messages.call[code >> 1] === value };
-  const test = tests[found[1]], inside = ({ first, last }) => found[1] !== "t" || (us + 1 >= first && us <= last);
+  const test = tests[kind], inside = ({ first, last }) => kind !== "t" || (us + 1 >= first && us <= last);
   for (const mode of MODES) {
     for (const [number, group] of state.data.groups.entries()) {
       if (mode !== "all" && !inside(group)) continue;
@@ -94,6 +95,8 @@ function openAddress(state) {
       return true;
     }
   }
+  state.by("lost").textContent = `No kept message at this address: ${address.text}.`;
+  document.getElementById("messages").scrollIntoView();
   return false;
 }
 
@@ -108,7 +111,9 @@ function chooseStep(state, number, quiet = false) {
   drawHeader(state, step.time);
   showRows(state);
   describeStep(state, step);
-  if (!quiet) history.replaceState(null, "", step.event ? `#t=${(step.time / 1e6).toFixed(6)}` : `#message=${state.data.messages.number[step.i]}`);
+  if (quiet) return;
+  state.by("lost").textContent = "";
+  history.replaceState(null, "", step.event ? `#t=${(step.time / 1e6).toFixed(6)}` : `#message=${state.data.messages.number[step.i]}`);
 }
 
 const COPIED = 2000;  // steps

@@ -1,0 +1,31 @@
+// The part of a report's address that names a moment: #t=12.151 (s), #message=7 or #call=739 (its entry).
+
+const AROUND = 2e6;  // µs
+
+function readAddress() {
+  const found = /^#(t|message|call)=(.*)$/.exec(location.hash);
+  return found && { kind: found[1], value: Number(found[2] || NaN), text: found[0] };
+}
+
+// Move the timeline to the time that the address names. The violation that begins at that time becomes the chosen one.
+function openMoment(state) {
+  const address = readAddress(), { run } = state, alone = document.getElementById("sequence-data") === null;
+  if (!address || (address.kind !== "t" && !alone)) return;
+  if (alone) state.canvas.scrollIntoView({ block: "center" });
+  const us = address.value * 1e6;
+  if (address.kind === "message") return announce(state, `This report has no messages, so it cannot open ${address.text}.`);
+  if (address.kind === "call") return openCall(state, address);
+  if (!(us >= 0 && us <= run.end + 1)) return announce(state, `The run has no moment at ${address.text}: it lasts ${seconds(run.end)}.`);
+  const violation = run.violations.findIndex(({ from }) => Math.abs(from - us) < 1);
+  if (violation >= 0) return showViolation(state, violation);
+  const half = Math.min(state.view.until - state.view.from, AROUND) / 2;
+  setView(state, us - half, us + half);
+  announce(state, `The timeline shows the time around ${seconds(us, 6)}.`);
+}
+
+function openCall(state, { value, text }) {
+  const { calls, clients } = state.run, row = lowerBound(calls.invoked, value);
+  if (calls.invoked[row] !== value) return announce(state, `The run has no call at ${text}.`);
+  showCall(state, row);
+  putCursor(state, clients[calls.lane[row]], calls.start[row]);
+}
