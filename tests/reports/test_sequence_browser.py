@@ -105,6 +105,29 @@ def test_a_step_shows_the_source_the_keys_and_the_holders(page: Page, view: mode
     assert "node.set(" in marked
 
 
+@pytest.mark.parametrize("kind", ["gone", "fault"])
+def test_an_event_of_servers_shows_their_keys_before_and_after(
+    page: Page, view: model.RunView, data: timeline.Data, kind: str
+) -> None:
+    """The jump of clocks before the overlap ends the keys of its servers at the same time."""
+    begun = next(one for one in data["groups"] if one["kind"] == "overlap")["from"]
+    time, host, _, text, _ = [one for one in data["events"] if one[2] == kind and one[0] <= begun][-1]
+    page.evaluate(f"location.hash = 't={time / 1e6:.6f}'")
+    for _ in range(20):
+        if text in page.inner_text("#sequence-title"):
+            break
+        page.click("[data-step=next]")
+    facts = page.inner_text("#sequence-facts")
+    jump = next(one for one in view.faults if one.injected == view.history.origin + time * 1000)
+    for server in (host,) if kind == "gone" else jump.hosts:
+        before, after = (facts.split(f"{server} {which}\n")[1].split("\n")[0] for which in ("before", "after"))
+        assert before.startswith("k0: ")
+        assert after.startswith("k0: ")
+        if kind == "gone":
+            assert before.endswith(" left")
+            assert after == "k0: no owner"
+
+
 def test_the_first_step_is_the_violation_and_its_diagram_names_the_cause(page: Page, view: model.RunView) -> None:
     found = next(one for one in view.evidence if one.kind == "overlap")
     clients = {one.client for one in found.involved}

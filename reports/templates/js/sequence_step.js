@@ -4,7 +4,7 @@ function describeStep(state, step) {
   const { by, rows } = state, count = rows.code.length, what = step.event ? step.text : `${state.data.texts[state.data.messages.name[step.i]]}, ${step.reply ? "reply" : "request"}`;
   by("title").textContent = `Step ${state.at + 1} of ${count}: ${what}`;
   by("said").textContent = `Step ${state.at + 1} of ${count}: ${stepText(state, step)}`;
-  const facts = [...(step.event ? eventFacts(step) : messageFacts(state, step)), ["Holders by belief", beliefText(state, step.time)], ["Holders by servers", ownersText(state, step.time)]];
+  const facts = [...(step.event ? eventFacts(state, step) : messageFacts(state, step)), ["Holders by belief", beliefText(state, step.time)], ["Holders by servers", ownersText(state, step.time)]];
   const missing = state.data.missing;
   if (missing) facts.push(["Not kept", `${missing} messages of the run`]);
   by("facts").replaceChildren(...facts.flatMap(([name, text]) => [element("dt", name), element("dd", text)]));
@@ -13,20 +13,32 @@ function describeStep(state, step) {
   showHosts(state, step.time);
 }
 
-function eventFacts(step) {
-  return [["Time", clock(step.time)], ["Event", step.text], ["Host", step.host || "none"]];
+function eventFacts(state, step) {
+  const keys = serversOf(state, step).flatMap((server) => keyFacts(state.data, server, step.time, step.time));
+  return [["Time", clock(step.time)], ["Event", step.text], ["Host", step.host || "none"], ...keys];
+}
+
+// The servers that an event concerns: of a fault all of its hosts, since its event names the first one.
+function serversOf({ data, run }, { event, host, time }) {
+  const end = { fault: "from", heal: "until" }[event], faults = end ? run.faults.filter((fault) => fault[end] === time && fault.hosts.includes(host)) : [];
+  const named = new Set([host, ...faults.flatMap((fault) => fault.hosts)]);
+  return data.servers.filter((name) => named.has(name));
+}
+
+// The keys of a server before and after a message or an event; null for a time that is not known.
+function keyFacts(data, server, reached, done) {
+  const textAt = (us, upTo) => (data.keys.length && us !== null && keysText(data, server, us, upTo)) || "not known";
+  return [[`${server} before`, textAt(reached, false)], [`${server} after`, textAt(done, true)]];
 }
 
 function messageFacts(state, step) {
   const { data } = state, { messages, texts } = data, { i, server } = step, [sent, arrived, executed, replied] = step.times;
-  const reached = arrived ?? executed, done = executed ?? reached, known = data.keys.length > 0;
+  const reached = arrived ?? executed, done = executed ?? reached;
   return [
     ["Message", String(messages.number[i])], ["Connection", texts[messages.connection[i]]],
     ["Request", texts[messages.request[i]] || "none: the server sent this by itself"], ["Reply", texts[messages.reply[i]] || "none"],
     ["Sent", clock(sent)], ["Arrived", clock(arrived)], ["Executed", clock(executed)], ["Replied", clock(replied)],
-    ["Call", callText(state.run, messages.call[i])],
-    [`${server} before`, known && reached !== null ? keysText(data, server, reached, false) || "not known" : "not known"],
-    [`${server} after`, known && done !== null ? keysText(data, server, done, true) || "not known" : "not known"],
+    ["Call", callText(state.run, messages.call[i])], ...keyFacts(data, server, reached, done),
   ];
 }
 
