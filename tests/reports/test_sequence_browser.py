@@ -281,6 +281,31 @@ def test_the_contents_of_the_page_lead_to_the_messages(page: Page) -> None:
     assert page.locator("#messages").is_visible()
 
 
+def press_until(page: Page, key: str, condition: str, most: int) -> None:
+    """Press a key until a condition holds; an AssertionError after ``most`` times."""
+    for _ in range(most):
+        page.keyboard.press(key)
+        if page.evaluate(condition):
+            return
+    raise AssertionError(f"{most} times {key} did not lead to: {condition}")
+
+
+def test_the_keyboard_alone_leads_from_the_top_to_a_grant_and_to_the_violation(page: Page, view: model.RunView) -> None:
+    found = next(one for one in view.evidence if one.kind == "overlap")
+    title = "document.querySelector('#sequence-title').textContent"
+    press_until(page, "Tab", "document.activeElement.getAttribute('href') === '#messages'", 20)
+    page.keyboard.press("Enter")
+    press_until(page, "Tab", "document.activeElement.id === 'sequence-canvas'", 20)
+    granted = "document.querySelector('#sequence-facts').textContent.includes('Reply+OK')"
+    press_until(page, "ArrowUp", f"{title}.includes('SET, reply') && {granted}", 30)
+    assert "node.set(" in page.inner_text("#sequence-source mark")
+    press_until(page, "ArrowDown", f"{title}.includes('Violation {found.number}: ')", 30)
+    assert page.locator("#sequence-canvas .chosen").is_visible()
+    belief = page.inner_text("#sequence-facts").split("Holders by belief\n")[1].split("\n")[0]
+    assert all(one.client in belief for one in found.involved)
+    assert page.inner_text("#sequence-said").endswith(page.inner_text("#sequence-title").split(": ", 1)[1])
+
+
 def test_the_page_has_a_bounded_number_of_groups(data: timeline.Data) -> None:
     groups: list[dict[str, Any]] = data["groups"]
     assert 0 < len(groups) <= sequence_groups.MOST_GROUPS
