@@ -47,7 +47,7 @@ def markdown(view: ComparisonView) -> str:
         " · ".join(f"{SIGNS[state]} {state.replace('-', ' ')}: {meaning}" for state, meaning in STATES.items()),
         f"How sure: {sureness.of_comparison(view)}",
         _costs(view),
-        "Times are virtual: they count round trips and waiting, but not the speed of a server." * view.virtual,
+        words.VIRTUAL * view.virtual,
         f"`{' '.join(view.command.replace('`', '').split())}`" if view.command else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

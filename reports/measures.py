@@ -112,19 +112,21 @@ def _operation(columns: View, f: str) -> TimedOperation | None:
     return TimedOperation(f, ok, fail, info, open=len(invocations) - len(back))
 
 
-def figures(run: Measures) -> list[KeyFigure]:
-    """Return the few most important numbers that this run has."""
+def figures(run: Measures, *, virtual: bool = False) -> list[KeyFigure]:
+    """Return the few most important numbers that this run has. Names say whether their times are ``virtual``."""
     acquire = run.acquire
     if acquire is None:
         return []
+    mark = " (virtual)" * virtual
     granted, seconds = len(acquire.ok), words.span(round(run.seconds * SECOND))
-    found = [KeyFigure("Granted a second", f"{granted / run.seconds:,.3g}", f"{granted:,} in {seconds}")]
+    second = "virtual second" if virtual else "second"
+    found = [KeyFigure(f"Granted a {second}", f"{granted / run.seconds:,.3g}", f"{granted:,} in {seconds}")]
     if granted:
         middle = f"half of them within {words.span(acquire.ok.quantile(0.5))}"
-        found.append(KeyFigure("Acquire, 99 % within", words.span(acquire.ok.quantile(0.99)), middle))
+        found.append(KeyFigure(f"Acquire, 99 % within{mark}", words.span(acquire.ok.quantile(0.99)), middle))
     if (share := availability.share(run.keys)) is not None:
         found.append(KeyFigure("Available", words.percent(share), "of the quarter seconds in which a client wanted it"))
     if (gap := availability.longest_gap(run.keys)) is not None:
         since = f"wanted but not granted, from {words.at(gap[0], run.origin)}"
-        found.append(KeyFigure("Longest gap", words.span(gap[1] - gap[0]), since))
+        found.append(KeyFigure(f"Longest gap{mark}", words.span(gap[1] - gap[0]), since))
     return found

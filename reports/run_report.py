@@ -25,6 +25,7 @@ SCRIPTS: Final = (
 SEQUENCE_SCRIPTS: Final = (
     "sequence_data.js", "sequence_rows.js", "sequence_draw.js", "sequence_step.js", "sequence_hosts.js", "sequence.js",
 )  # fmt: skip
+SIMULATOR: Final = "sim"
 SHOWN: Final = 20
 """The most violations of one checker that the page shows; results.json has the others."""
 WORDS: Final = {"valid": "Safe in this run", "invalid": "Violation found", "unknown": "Unknown"}
@@ -58,6 +59,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
     facts = timeline.find_facts(run)
     data = timeline.build(run, facts)
     measured = measures.measure(run.history)
+    virtual = run.backend == SIMULATOR
     return page.render(
         "report.html",
         {"at": partial(words.at, origin=run.history.origin), "span": words.span, "told": words.stats},
@@ -69,7 +71,9 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         shown=SHOWN,
         **timeline_text.canvas_text(data),
         measured=measured,
-        figures=measures.figures(measured),
+        figures=measures.figures(measured, virtual=virtual),
+        virtual=" (virtual)" if virtual else "",
+        virtual_note=words.VIRTUAL,
         plots=run_plots.draw(run, measured, pictures),
         data=Markup(compress(data)),
         **_sequence(run, facts, data["offsets"]),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from .document import plain
+
+VIRTUAL: Final = "Times are virtual: they count round trips and waiting, but not the speed of a server."
+"""Note below times that were measured in the simulator."""
 
 
 def at(ns: int | None, origin: int) -> str:

@@ -19,6 +19,7 @@ from harness.documents.messages import LOG, TRACE
 from harness.errors import HarnessError, UsageError
 from harness.faults.clock import ClockJump, ClockSkew
 from harness.plan import allowing, load
+from harness.reports.words import VIRTUAL
 from harness.run import store as stores
 
 from . import compare_page, files, live, moments, pages, sending, zipped
@@ -146,6 +147,7 @@ class StorePages:
             live=pages.live_url(lock, name),
             others=compare_page.choices(self.index, run),
             measured=compare_page.stored_measurements(folder),
+            virtual_note=VIRTUAL,
         )
 
     def zip(self, request: Request) -> Response:

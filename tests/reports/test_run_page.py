@@ -146,6 +146,19 @@ def test_messages_that_cannot_be_decoded_have_a_reason(reported: Reported) -> No
     assert "none could be decoded (no decoder for x)" in untraced.reason(replace(run, trace=trace))
 
 
+def test_times_are_called_virtual_only_in_the_simulator(folder: Path) -> None:
+    simulated = run_report.write(folder).read_text()
+    assert simulated.count(words.VIRTUAL) == 2
+    assert "Times are virtual seconds since the first entry" in simulated
+    assert "Median (virtual)" in simulated
+    results = json.loads((folder / "results.json").read_text())
+    results["cluster"]["backend"] = "docker"
+    results["stats"].pop("virtual_seconds")
+    (folder / "results.json").write_text(json.dumps(results))
+    real = run_report.write(folder).read_text()
+    assert "virtual" not in real[: real.index("<script")]
+
+
 def test_a_run_without_servers_has_no_word_about_messages(reported: Reported) -> None:
     assert untraced.reason(replace(model.load(reported("valid").parent), servers=())) == ""
 

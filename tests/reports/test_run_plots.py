@@ -75,12 +75,15 @@ def test_the_headline_figures_have_the_expected_values() -> None:
     assert told["Acquire, 99 % within"] == ("594 ms", "half of them within 305 ms")
     assert told["Available"][0] == "75 %"  # of four quarter seconds, [0.5 s, 0.75 s) had no grant
     assert told["Longest gap"] == ("500 ms", "wanted but not granted, from 0.500 s")
+    simulated = [figure.name for figure in measures.figures(run, virtual=True)]
+    assert simulated[:2] == ["Granted a virtual second", "Acquire, 99 % within (virtual)"]
+    assert simulated[2:] == ["Available", "Longest gap (virtual)"]
 
 
 def test_the_page_shows_the_headline_figures(reported: Reported) -> None:
     text = reported("violation").read_text()
     head = text[text.index('<dl class="figures">') : text.index('id="checkers"')]
-    for figure in measures.figures(measures.measure(model.load(reported("violation").parent).history)):
+    for figure in measures.figures(measures.measure(model.load(reported("violation").parent).history), virtual=True):
         assert figure.name in head
         assert figure.value in head
 

@@ -146,6 +146,19 @@ def test_a_damaged_run_can_be_compared(tmp_path: Path) -> None:
     assert "results.json cannot be read" in text_of(page.text)
 
 
+@pytest.mark.parametrize("number", [0, 5])
+def test_measurements_of_a_run_are_called_virtual_only_in_the_simulator(tmp_path: Path, number: int) -> None:
+    folder = stores.add(tmp_path, number)
+    document = json.loads((folder / "results.json").read_text())
+    document["stats"]["seconds"] = 30.0
+    (folder / "results.json").write_text(json.dumps(document))
+    page = request(application(tmp_path), f"/runs/redlock/{stores.name(number)}/").text
+    measured = text_of(page[page.index('<h2 id="measured">') :].partition("</section>")[0])
+    virtual = document["cluster"]["backend"] == "sim"
+    assert ("Times are virtual: they count round trips" in measured) == virtual
+    assert ("seconds (virtual) 30" in measured) == virtual
+
+
 def test_a_run_offers_other_runs_of_its_lock_and_shows_measurements_apart(tmp_path: Path) -> None:
     pair(tmp_path)
     stores.add(tmp_path, 1)
