@@ -145,7 +145,7 @@ class StorePages:
             again=shlex.join(["harness", "report", str(self.store / lock / name)]),
             zip=pages.zip_url(lock, name),
             live=pages.live_url(lock, name),
-            others=compare_page.choices(self.index, run),
+            others=compare_page.choices(self.store, self.index, run),
             measured=compare_page.stored_measurements(folder),
             virtual_note=VIRTUAL,
         )
@@ -205,6 +205,7 @@ class StorePages:
             headline=compare_page.conclusion(states),
             properties=sorted(states.items(), key=lambda one: one[1][0] == one[1][1]),
             settings=compare_page.settings(first, second),
+            versions=compare_page.differing_versions(first, second),
             measured=compare_page.measurements(first, second),
         )
 

@@ -17,6 +17,10 @@ from .index import LARGEST, Index, Run, Unreadable, read_results
 
 MOST_CHOICES: Final = 50
 """The most other runs that are offered for a comparison."""
+OWN: Final = frozenset({"lock-harness", "harness", "commit"})
+"""Versions of the harness, which are not those of the tested lock."""
+UNEQUAL: Final = frozenset({"requires", "python", "title", "source", "about"})
+"""Keys of a plan that runs of one plan with other versions do not share."""
 
 
 class _CompareFacts(msgspec.Struct):
@@ -35,6 +39,18 @@ class ComparedRun:
     summary: str
     checkers: Mapping[str, HeadChecker]
     facts: _CompareFacts
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRun:
+    """A run that is offered for a comparison.
+
+    ``versions`` are its versions that differ from those of the run on the page, as text, if the plans are equal
+    otherwise; empty if they are not.
+    """
+
+    run: Run
+    versions: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +92,17 @@ def _facts(folder: Path) -> _CompareFacts:
 def settings(first: ComparedRun, second: ComparedRun) -> list[PairRow]:
     """Return the settings and versions that differ."""
     plans = _pairs(first.facts.plan, second.facts.plan)
-    versions = _pairs(first.facts.versions, second.facts.versions, "version of ")
-    return [row for row in (*plans, *versions) if not row.same]
+    versions = (PairRow(f"version of {row.name}", row.first, row.second) for row in differing_versions(first, second))
+    return [*(row for row in plans if not row.same), *versions]
+
+
+def differing_versions(first: ComparedRun, second: ComparedRun) -> list[PairRow]:
+    """Return the versions that differ."""
+    return _differing(first.facts.versions, second.facts.versions)
+
+
+def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[PairRow]:
+    return [row for row in _pairs(first, second) if not row.same]
 
 
 def measurements(first: ComparedRun, second: ComparedRun) -> list[PairRow]:
@@ -94,9 +119,9 @@ def _numbers(stats: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stats.items() if isinstance(value, int | float)}
 
 
-def _pairs(first: Mapping[str, Any], second: Mapping[str, Any], prefix: str = "") -> Iterator[PairRow]:
+def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[PairRow]:
     for name in dict.fromkeys((*first, *second)):
-        yield PairRow(f"{prefix}{name.replace('_', ' ')}", _text(first.get(name)), _text(second.get(name)))
+        yield PairRow(name.replace("_", " "), _text(first.get(name)), _text(second.get(name)))
 
 
 def _text(value: Any) -> str:
@@ -121,7 +146,42 @@ def conclusion(states: Mapping[str, tuple[str, str]]) -> str:
     return f"The verdicts differ on {', '.join(changed)}"
 
 
-def choices(index: Index, run: Run) -> list[Run]:
-    """Return other runs of the same lock for a comparison, the newest first."""
-    alike = (one for one in index.runs() if one.lock == run.lock and one.folder != run.folder)
-    return [one for one, _ in zip(alike, range(MOST_CHOICES), strict=False)]
+def choices(store: Path, index: Index, run: Run) -> list[OtherRun]:
+    """Return other runs of the same lock for a comparison: first those of an equal plan with other versions, then the
+    others, the newest first each."""
+    alike = [one for one in index.runs() if one.lock == run.lock and one.folder != run.folder]
+    versions = _other_versions(store, run, alike)
+    found = [OtherRun(one, versions.get(one.folder, "")) for one in alike]
+    return sorted(found, key=lambda one: not one.versions)[:MOST_CHOICES]
+
+
+def _other_versions(store: Path, run: Run, alike: list[Run]) -> dict[tuple[str, str], str]:
+    """Return by folder the versions, as text, of the runs of the same plan with other versions.
+
+    At most :data:`MOST_CHOICES` runs are read from the disk: those whose rows in the index already equal this one's.
+    """
+    likely = (one for one in alike if (one.seed, one.cluster, one.faults) == (run.seed, run.cluster, run.faults))
+    own_plan, own_versions = _plan_and_versions(store, run)
+    found = {}
+    for one, _ in zip(likely, range(MOST_CHOICES), strict=False):
+        plan, versions = _plan_and_versions(store, one)
+        rows = _differing(own_versions, versions)
+        if own_plan and plan == own_plan and rows:
+            found[one.folder] = ", ".join(f"{row.name} {row.second}" for row in rows)
+    return found
+
+
+def _plan_and_versions(store: Path, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the plan of a run without :data:`UNEQUAL`, and its versions without :data:`OWN`; empty if unreadable."""
+    folder = files.run_folder(store, *run.folder)
+    if folder is None:
+        return {}, {}
+    try:
+        plan = msgspec.toml.decode(files.read(folder / stores.PLAN, LARGEST), type=dict[str, Any])
+    except (OSError, ValueError, RecursionError):
+        plan = {}
+    versions = _facts(folder).versions
+    return (
+        {name: value for name, value in plan.items() if name not in UNEQUAL},
+        {name: value for name, value in versions.items() if name not in OWN},
+    )

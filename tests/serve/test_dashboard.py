@@ -123,6 +123,9 @@ def test_two_runs_are_compared_with_measurements_apart_from_verdicts(tmp_path: P
     assert "mutual-exclusion kept not tested" in verdicts
     assert "version of redis 5.0.0 8.1.0" in settings
     assert "python" not in settings
+    both = [text_of(one) for one in page.split("<article")[1:]]
+    assert ["Versions that differ: redis 5.0.0" in one for one in both] == [True, False]
+    assert "Versions that differ: redis 8.1.0" in both[1]
     assert "operations" not in verdicts
     assert "operations 100 285" in measured
     assert "<script>alert" not in page
@@ -166,3 +169,25 @@ def test_a_run_offers_other_runs_of_its_lock_and_shows_measurements_apart(tmp_pa
     assert re.findall(r'<option value="([^"]*)">', page) == [f"redlock/{stores.name(5)}"]
     assert "operations 100" in text_of(page[page.index('<h2 id="measured">') :])
     assert "Operations" not in page.partition('<h2 id="measured">')[0]
+
+
+def test_runs_of_the_same_plan_with_other_versions_are_offered_first(tmp_path: Path) -> None:
+    """Run 3 is older than 5, which has another seed, and than 4, which has another plan. Run 2 has equal versions."""
+    plans = {
+        0: ("5.0.0", 'requires = ["redis==5.0.0"]\n'),
+        3: ("8.1.0", 'requires = ["redis==8.1.0"]\ntitle = "newer"\n'),
+        2: ("5.0.0", ""),
+        4: ("8.1.0", "ttl = 5.0\n"),
+        5: ("8.1.0", ""),
+    }
+    for number, (version, more) in plans.items():
+        folder = stores.add(tmp_path, number, tmp_path / "redlock" / stores.name(number))
+        document = stores.results(0) | {"started_at": stores.results(number)["started_at"], "seed": number // 5}
+        document["versions"] = {"redis": version, "commit": str(number)}
+        (folder / "results.json").write_text(json.dumps(document))
+        (folder / "plan.toml").write_text(f'lock = "redlock"\nseed = {number // 5}\n{more}')
+    page = request(application(tmp_path), f"/runs/redlock/{stores.name(0)}/").text
+    offered = re.findall(r'<option value="redlock/([^"]*)">([^<]*)<', page)
+    assert [name for name, _ in offered] == [stores.name(number) for number in (3, 5, 4, 2)]
+    assert offered[0][1].startswith("redis 8.1.0, 2026-")
+    assert re.findall(r'<optgroup label="([^"]*)">', page) == ["Same plan, other versions", "Other runs"]
