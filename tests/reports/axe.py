@@ -6,6 +6,7 @@ widths. The script runs through the debugger, so the page's own content security
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -38,6 +39,23 @@ def in_every_look(browser: Browser, uri: str) -> list[str]:
         page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         found += [f"{scheme}, {width} px: {line}" for line in faults(page)]
         context.close()
+    return found
+
+
+def in_hardest_look(browser: Browser, *uris: str, ready: Callable[[Page], None] | None = None) -> list[str]:
+    """Return the faults of any impact of pages in one look only, dark and narrow: default tests afford no more.
+
+    ``ready`` waits until a page can be checked.
+    """
+    context = browser.new_context(viewport={"width": 390, "height": 900}, color_scheme="dark")
+    page = context.new_page()
+    found = []
+    for uri in uris:
+        page.goto(uri)
+        if ready is not None:
+            ready(page)
+        found += [f"{uri}: {line}" for line in faults(page)]
+    context.close()
     return found
 
 

@@ -317,6 +317,10 @@ def test_a_wait_ends_with_a_message(page: Page) -> None:
         wait_until(page, "1 === 2", longest_s=0.1)
 
 
+def test_a_report_has_no_accessibility_fault_when_dark_and_narrow(browser: Browser, folder: Path) -> None:
+    assert axe.in_hardest_look(browser, (folder / "report.html").as_uri(), ready=messages_shown) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_every_width_without_accessibility_faults(browser: Browser, folder: Path, scheme: str) -> None:

@@ -49,6 +49,13 @@ def test_a_new_run_appears_in_the_open_list_and_the_filter_is_kept(
         assert page.get_by_label("Text").input_value() == "half typed"
 
 
+def test_the_lists_of_runs_and_locks_have_no_accessibility_fault_when_dark_and_narrow(
+    browser: Browser, dashboard: tuple[Path, str]
+) -> None:
+    _, base = dashboard
+    assert axe.in_hardest_look(browser, base + "/", base + "/status") == []
+
+
 @pytest.mark.slow
 def test_text_of_a_new_run_runs_no_script(browser: Browser, dashboard: tuple[Path, str]) -> None:
     store, base = dashboard
