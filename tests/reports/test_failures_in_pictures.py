@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import pytest
 
-from harness.reports import model, sequence, timeline
+from harness.reports import model, run_report, sequence, timeline
 from harness.run.runs import run
 from harness.scenarios import catalogue
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 ROOT: Final = Path(__file__).parents[2]
 CAUSES: Final = {
@@ -32,6 +35,8 @@ CAUSES: Final = {
     "mc-evict": ["c2 holds k0", "n1 runs out of memory", "c2's k0 on n1 is gone", "c0 holds k0", "Violation"],
 }  # fmt: skip
 """Texts that the diagram of each scenario shows, from top to bottom."""
+LOST: Final = {"SETNX k0 1 (reply lost)": "(lost)"}
+"""Texts of rows that the page words otherwise."""
 
 
 def lines(data: timeline.Data, view: model.RunView) -> list[str]:
@@ -50,20 +55,47 @@ def lines(data: timeline.Data, view: model.RunView) -> list[str]:
     return [text for _, text in sorted(texts, key=lambda one: one[0])]
 
 
+def stored_run(name: str, store: Path) -> Path:
+    """Run a scenario in the simulator, and return the folder of the run."""
+    result = run(msgspec.structs.replace(catalogue.find(name).plan, cluster="sim"), store=store, trace="on")
+    assert result.folder is not None
+    return result.folder
+
+
+def assert_in_order(wanted: list[str], shown: list[str]) -> None:
+    """Assert that each text is in a line at or after that of the text before it."""
+    at = 0
+    for text in wanted:
+        at = next((i for i in range(at, len(shown)) if text in shown[i]), -1)
+        assert at >= 0, f"{text!r} does not follow in {shown}"
+
+
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", CAUSES)
 def test_the_diagram_names_the_cause(name: str, tmp_path: Path) -> None:
-    result = run(msgspec.structs.replace(catalogue.find(name).plan, cluster="sim"), store=tmp_path, trace="on")
-    assert result.folder is not None
-    view = model.load(result.folder)
+    view = model.load(stored_run(name, tmp_path))
     facts = timeline.find_facts(view)
     data = sequence.build(view, facts, timeline.build(view, facts)["offsets"])
     assert data is not None
-    shown = lines(data, view)
-    at = 0
-    for wanted in CAUSES[name]:
-        at = next((i for i in range(at, len(shown)) if wanted in shown[i]), -1)
-        assert at >= 0, f"{wanted!r} does not follow in {shown}"
+    assert_in_order(CAUSES[name], lines(data, view))
+
+
+@pytest.mark.browser
+@pytest.mark.few(1)
+@pytest.mark.parametrize("name", sorted(CAUSES))
+def test_the_rows_of_the_page_name_the_cause(browser: Browser, name: str, tmp_path: Path) -> None:
+    """The rows are those that the page copies as text, which it also draws."""
+    from tests.reports.opened import messages_shown, wait_until  # here, since the other tests need no browser
+
+    page = browser.new_page()
+    page.goto(run_report.write(stored_run(name, tmp_path)).as_uri())
+    messages_shown(page)
+    page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    page.click("[data-step=copy]")
+    wait_until(page, "window.copied !== undefined")
+    copied = page.evaluate("window.copied").splitlines()
+    page.close()
+    assert_in_order([LOST.get(text, text) for text in CAUSES[name]], copied[1:])
 
 
 def test_the_page_has_a_picture_of_each() -> None:
