@@ -23,7 +23,8 @@ SCRIPTS: Final = (
     "find.js", "interact.js", "address.js", "start.js",
 )  # fmt: skip
 SEQUENCE_SCRIPTS: Final = (
-    "sequence_data.js", "sequence_rows.js", "sequence_draw.js", "sequence_step.js", "sequence_hosts.js", "sequence.js",
+    "sequence_data.js", "sequence_rows.js", "sequence_draw.js", "sequence_step.js", "sequence_hosts.js",
+    "sequence_find.js", "sequence.js",
 )  # fmt: skip
 SIMULATOR: Final = "sim"
 SHOWN: Final = 20

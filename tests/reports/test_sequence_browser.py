@@ -212,6 +212,26 @@ def test_addresses_open_the_timeline_of_a_report_without_messages(opened: Open) 
             assert from_ < 7_250_000 < until <= from_ + 2_000_000
 
 
+def test_the_search_of_the_timeline_finds_messages_too(page: Page, view: model.RunView) -> None:
+    field, output = "#timeline-find input", page.locator("#timeline-find output")
+    client, owner = next((one.client, one.request.split()[2]) for one in messages_of(view) if one.name == "SET")
+    found = [one for one in messages_of(view) if one.client == client and owner in one.request]
+    page.fill(field, f"{client} {owner.upper()}")
+    seen = set()
+    for _ in found:
+        page.press(field, "Enter")
+        position, _, count = output.inner_text().partition(" of ")
+        assert int(count) == len(found)
+        seen.add(int(position))
+        request = found[int(position) - 1].request
+        assert request in page.inner_text("#sequence-facts")
+        assert request in page.inner_text("#timeline-said")
+    assert len(seen) == len(found) > 1
+    page.fill(field, "no such text")
+    page.press(field, "Enter")
+    assert output.inner_text() == "no call or message matches"
+
+
 def test_an_address_of_a_message_that_is_not_decisive_shows_all_messages(
     page: Page, view: model.RunView, data: timeline.Data
 ) -> None:

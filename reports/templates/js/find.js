@@ -1,9 +1,10 @@
-// Finds calls by their number in the history (#12), client, key, function, value, result or error.
+// Finds calls by their number in the history (#12), client, key, function, value, result or error; after them messages,
+// where the message viewer has set state.messages: { find(words), show(position), timeOf(position) }.
 
 function listenToFind(state) {
   const form = document.getElementById("timeline-find");
   if (!form) return;
-  const search = (direction) => findCall(state, form.elements.text.value, form.querySelector("output"), direction);
+  const search = (direction) => findNext(state, form.elements.text.value, form.querySelector("output"), direction);
   form.addEventListener("submit", (event) => { event.preventDefault(); search(1); });
   form.elements.text.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !event.shiftKey) return;
@@ -13,24 +14,37 @@ function listenToFind(state) {
   state.find = form.elements.text;
 }
 
-function findCall(state, text, output, direction) {
+function findNext(state, text, output, direction) {
   const words = text.trim().toLowerCase().split(/\s+/).filter(Boolean), { calls, clients } = state.run;
   if (!words.length) return output.value = "";
-  if (state.searched?.text !== text || state.searched.run !== state.run) state.searched = { text, run: state.run, rows: matchingCalls(state.run, words), at: null };
-  const { rows } = state.searched;
-  output.value = rows.length ? "" : "no call matches";
-  if (!rows.length) return announce(state, `No call matches ${text.trim()}.`);
-  state.searched.at = state.searched.at === null ? firstInView(state, rows) : (state.searched.at + direction + rows.length) % rows.length;
-  const row = rows[state.searched.at];
-  output.value = `${state.searched.at + 1} of ${rows.length}`;
+  if (state.searched?.text !== text || state.searched.run !== state.run) state.searched = newSearch(state, text, words);
+  const { searched } = state, { rows, messages } = searched, count = rows.length + messages.length;
+  const wanted = state.messages ? "call or message" : "call";
+  output.value = count ? "" : `no ${wanted} matches`;
+  if (!count) return announce(state, `No ${wanted} matches ${text.trim()}.`);
+  searched.at = searched.at === null ? firstInView(state, searched) : (searched.at + direction + count) % count;
+  output.value = `${searched.at + 1} of ${count}`;
+  if (searched.at >= rows.length) return showMessage(state, messages[searched.at - rows.length]);
+  const row = rows[searched.at];
   showCall(state, row);
   putCursor(state, clients[calls.lane[row]], calls.start[row]);
 }
 
-// The first match that begins in the view, or else the first one.
-function firstInView(state, rows) {
-  const { start } = state.run.calls;
-  return Math.max(rows.findIndex((row) => start[row] >= state.view.from && start[row] <= state.view.until), 0);
+function newSearch(state, text, words) {
+  return { text, run: state.run, rows: matchingCalls(state.run, words), messages: state.messages?.find(words) ?? [], at: null };
+}
+
+// The first call that begins in the view, or without calls the first message; or else the first match.
+function firstInView(state, { rows, messages }) {
+  const { start } = state.run.calls, { from, until } = state.view;
+  const times = rows.length ? rows.map((row) => start[row]) : messages.map(state.messages.timeOf);
+  return Math.max(times.findIndex((time) => time >= from && time <= until), 0);
+}
+
+function showMessage(state, position) {
+  const time = state.messages.timeOf(position), half = (state.view.until - state.view.from) / 2;
+  if (time < state.view.from || time > state.view.until) setView(state, time - half, time + half);
+  announce(state, `The messages below show ${state.messages.show(position)}`);
 }
 
 // Zoom in so far that the call is wider than a few pixels, and never out.

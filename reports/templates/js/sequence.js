@@ -11,6 +11,8 @@ function showSequence(data) {
   const overlap = data.groups.findIndex((group) => group.kind === "overlap");
   if (!openAddress(state)) showGroup(state, Math.max(overlap, 0), by("mode").value);
   by("waits").hidden = true;
+  shownRun.messages = messageSearch(state);
+  shownRun.searched = null;
   performance.mark("sequence-painted");
 }
 
@@ -77,12 +79,20 @@ function changeMode(state, mode) {
 
 const MODES = ["decisive", "clients", "all"];
 
-// Open the step that the address names, in the first mode and group that shows it. Say so if no step matches.
+// Open the step that the address names. Say so if no step matches.
 function openAddress(state) {
   const address = readAddress();
   state.by("lost").textContent = "";
   if (!address) return false;
-  const { kind, value } = address, us = value * 1e6 - 1, { messages } = state.data;
+  const opened = openStep(state, address);
+  if (!opened) state.by("lost").textContent = `No kept message at this address: ${address.text}.`;
+  document.getElementById("messages").scrollIntoView();
+  return opened;
+}
+
+// Open the step of a moment, a message or a call in the first mode and group that shows it; false without one.
+function openStep(state, { kind, value }) {
+  const us = value * 1e6 - 1, { messages } = state.data;
   const tests = { t: (_, time) => time >= us, message: (code) => code >= 0 && messages.number[code >> 1] === value, call: (code) => code >= 0 && messages.call[code >> 1] === value };
   const test = tests[kind], inside = ({ first, last }) => kind !== "t" || (us + 1 >= first && us <= last);
   for (const mode of MODES) {
@@ -91,12 +101,9 @@ function openAddress(state) {
       const rows = rowsOf(state, group, mode);
       if (!rows.code.some((code, i) => test(code, rows.time[i]))) continue;
       showGroup(state, number, mode, test);
-      document.getElementById("messages").scrollIntoView();
       return true;
     }
   }
-  state.by("lost").textContent = `No kept message at this address: ${address.text}.`;
-  document.getElementById("messages").scrollIntoView();
   return false;
 }
 
