@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 from harness.cli.main import main as harness_main
 from harness.run.processes import workers
@@ -94,12 +95,8 @@ def _rate(search: Callable[[Round], RoundResult], round_: Round) -> float:
 
 def _search_here(round_: Round) -> RoundResult:
     """Search in this process, with clients that share the modules of the lock."""
-    isolated = world.run
-    world.run = client_program.run
-    try:
+    with mock.patch.object(world.World, "find_lock", lambda _, name: client_program.find_lock(name)):
         return rounds.search(round_)
-    finally:
-        world.run = isolated
 
 
 def hunt_rates(lock: str) -> Callable[[], tuple[float, float]]:

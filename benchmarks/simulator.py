@@ -24,7 +24,7 @@ import redis
 from harness.clusters.sim.cluster import SimCluster
 from harness.plan import Plan
 from harness.run.runs import run
-from harness.worker import client_program
+from harness.worker import world
 from harness.worker.resource import Resource
 
 COMMANDS: Final = 4_000
@@ -105,7 +105,7 @@ def simulated_rate() -> float:
         seed=0,
         resource=resource,
         options={},
-        program=client_program.run,
+        program=world.run,
     )
 
     def client_main(number: int) -> Callable[[Callable[[], None]], None]:

@@ -23,7 +23,7 @@ from harness.clusters.sim.cluster import SimCluster
 from harness.faults.base import Fault, InjectionContext, Observation
 from harness.faults.catalogue import fault_class
 from harness.plan import Plan
-from harness.worker import client_program
+from harness.worker import world
 from harness.worker.client_program import ClientJob
 from harness.worker.resource import Resource
 
@@ -59,7 +59,7 @@ def make(kind: str = "redis-independent", *, clients: int = 3, seed: int = 0, **
         seed=seed,
         resource=Resource("off", {}).answer,
         options=options,
-        program=client_program.run,
+        program=world.run,
     )
 
 

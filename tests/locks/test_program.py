@@ -132,12 +132,12 @@ def test_call_of_a_program_that_died_is_indeterminate(key: str, status: str) -> 
 def test_client_fails_if_its_lock_program_died() -> None:
     plan = Plan(lock="tests.locks.test_program:ScriptedProgramLock", cluster="docker")
     job = ClientJob(plan=plan, node="c0", generation=0, kind="redis-single", addresses=(), resource=("", 0), began_ns=0)
-    run(job, lambda **_: None, lambda: None)
+    run(job, lambda **_: None, lambda: None, ScriptedProgramLock)
     assert ScriptedProgramLock.failure() == ""
     with pytest.raises(Indeterminate):
         lock("die").acquire(0)
     with pytest.raises(LockFailed, match=r"the lock program has ended .*out of memory"):
-        run(job, lambda **_: None, lambda: None)
+        run(job, lambda **_: None, lambda: None, ScriptedProgramLock)
 
 
 def test_program_is_started_before_the_run() -> None:

@@ -49,6 +49,7 @@ def test_a_new_run_appears_in_the_open_list_and_the_filter_is_kept(
         assert page.get_by_label("Text").input_value() == "half typed"
 
 
+@pytest.mark.slow
 def test_the_lists_of_runs_and_locks_have_no_accessibility_fault_when_dark_and_narrow(
     browser: Browser, dashboard: tuple[Path, str]
 ) -> None:

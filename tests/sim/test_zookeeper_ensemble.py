@@ -15,7 +15,7 @@ from harness.clusters.abilities import leader_of
 from harness.clusters.abilities.network import LinkShape
 from harness.clusters.sim.cluster import SimCluster
 from harness.fidelity.zookeeper.client import status
-from harness.worker import client_program
+from harness.worker import world
 from harness.worker.resource import Resource
 from tests.clusters.bench import on
 from tests.sim.zookeeper_world import SERVERS, alone, client, links, others, quorum, run_ensemble, run_on_hosts, server
@@ -65,7 +65,7 @@ def test_srvr_names_the_leader() -> None:
 def test_standalone_server_leads_itself() -> None:
     cluster = SimCluster(
         kind="zookeeper", nodes=1, clients=1, seed=0, resource=Resource("off", {}).answer, options={},
-        program=client_program.run,
+        program=world.run,
     )  # fmt: skip
     made = on(cluster, lambda: (leader_of(cluster), alone(cluster, lambda: client("n1")("create", "/a", b"", 0))))
     assert made == ("n1", "/a")
