@@ -59,7 +59,7 @@ WorkersOption = Annotated[
 ClusterWorkersOption = Annotated[
     int,
     typer.Option(
-        "--workers", help="Processes that execute runs; 0: one for each processor, and one more on containers."
+        "--workers", help="Processes that execute runs; 0: one for each processor, up to two more on containers."
     ),
 ]
 SchedulerOption = Annotated[

@@ -36,9 +36,9 @@ def hears_interrupts(pid: int) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("processors", "tidy", "count"), [(2, False, 2), (1, True, 2), (2, True, 3), (8, True, 9), (8, False, 8)]
+    ("processors", "tidy", "count"), [(2, False, 2), (1, True, 2), (2, True, 4), (8, True, 10), (8, False, 8)]
 )
-def test_a_pool_has_a_worker_for_each_processor_and_one_more_for_containers(
+def test_a_pool_has_a_worker_for_each_processor_and_up_to_two_more_for_containers(
     processors: int, tidy: bool, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: processors)
