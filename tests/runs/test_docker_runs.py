@@ -81,7 +81,7 @@ def test_a_clock_jump_breaks_redlock_without_changing_the_machines_clock(tmp_pat
     first = result.verdicts["mutual-exclusion"].evidence[0]
     grants = [
         one for one in trace.messages
-        if one.name == "SET" and one.reply == "OK" and abs((one.executed or 0) - first.from_ns) < 1_000_000_000
+        if one.name == "SET" and one.reply == "+OK" and abs((one.executed or 0) - first.from_ns) < 1_000_000_000
     ]  # fmt: skip
     assert {one.server for one in grants} >= {"n1", "n2", "n3"}
     assert all(one.sent and one.call is not None and one.line for one in grants)
