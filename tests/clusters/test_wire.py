@@ -68,6 +68,16 @@ def test_reply_before_a_gap_was_sent_before_what_follows_the_gap() -> None:
     assert data_of(records, "out") == [(3, b"abc"), (3, b"def")]
 
 
+@pytest.mark.parametrize("out", [False, True])
+def test_times_of_a_connections_packets_do_not_go_back(out: bool) -> None:
+    """The kernel dates packets on several processors. In the order of times, a later piece of data came first."""
+    first = 901 if out else 101
+    records = opened() + packet(9, first, b"abc", out=out) + packet(7, first + 3, b"def", out=out)
+    records += packet(8, first + 6, flags=FIN, out=out)
+    of_data = sorted(connections(records), key=lambda event: event.time)[1:]
+    assert [(event.time, event.data) for event in of_data] == [(9, b"abc"), (9, b"def"), (9, b"")]
+
+
 def test_gap_that_is_never_filled_ends_the_stream() -> None:
     assert data_of(opened() + packet(3, 101, b"abc") + packet(4, 107, b"jkl"), "in") == [(3, b"abc")]
 

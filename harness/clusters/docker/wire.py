@@ -27,6 +27,9 @@ class Stream:
     def __init__(self, sequence: int | None = None) -> None:
         self._next = sequence
         self._early: dict[int, tuple[int, bytes]] = {}
+        self.seen = 0
+        """Latest time of a piece of it, ns. A packet may have an earlier time than the one before it: the kernel dates
+        the packets of one connection on several processors."""
 
     def add(self, moment: int, sequence: int, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the data that continues the stream, each piece with the time at which it was seen."""
@@ -90,12 +93,12 @@ def _packet(
     pieces = list(stream.add(moment, sequence, data)) if data else []
     for _, piece in pieces:
         # What follows a gap reaches the server once the gap is filled, but was sent after what fills it.
-        seen = min(pieces)[0] if outgoing else moment
-        yield WireEvent(time=seen, what="out" if outgoing else "in", connection=connection.number, data=piece)
+        stream.seen = max(stream.seen, min(pieces)[0] if outgoing else moment)
+        yield WireEvent(time=stream.seen, what="out" if outgoing else "in", connection=connection.number, data=piece)
     by: Any = "server" if outgoing else "client"
     if flags & (FIN | RST) and by not in connection.ended:
         connection.ended.add(by)
-        yield WireEvent(time=moment, what="end", connection=connection.number, by=by)
+        yield WireEvent(time=max(stream.seen, moment), what="end", connection=connection.number, by=by)
 
 
 class WireRecorder:
