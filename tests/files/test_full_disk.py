@@ -146,6 +146,7 @@ def test_output_that_cannot_be_written_is_one_line(arguments: tuple[str, ...], s
     assert half_files(tmp_path) == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("arguments", [("list", "locks"), ("run", "nosuch"), ("run", "redis-token", "--ttl", "soon")])
 def test_a_closed_pipe_behind_both_outputs_is_no_violation(arguments: tuple[str, ...], tmp_path: Path) -> None:
     with pipe_without_reader() as out:

@@ -49,6 +49,7 @@ def waited_s(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
 
 
+@pytest.mark.slow
 def test_programs_that_share_a_processor_wait_as_long_as_the_others_run(programs: ExitStack) -> None:
     processor = min(os.sched_getaffinity(0))
     pids = [start(programs, BUSY, processor) for _ in range(3)]

@@ -105,6 +105,7 @@ def test_a_step_shows_the_source_the_keys_and_the_holders(page: Page, view: mode
     assert "node.set(" in marked
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["gone", "fault"])
 def test_an_event_of_servers_shows_their_keys_before_and_after(
     page: Page, view: model.RunView, data: timeline.Data, kind: str
@@ -157,6 +158,7 @@ def test_each_step_shows_the_clock_of_every_host_and_the_leases(page: Page, data
     assert page.locator("#sequence-canvas .lanes .off").count() == sum("ahead" in row for row in rows.values())
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["t", "message", "call"])
 def test_addresses_open_a_moment_a_message_and_a_call(
     page: Page, folder: Path, view: model.RunView, data: timeline.Data, kind: str
@@ -171,6 +173,7 @@ def test_addresses_open_a_moment_a_message_and_a_call(
     assert page.locator("#messages").is_visible()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("address", ["t=99", "message=99999", "call=0", "message=x"])
 def test_an_address_without_a_kept_message_says_so(page: Page, folder: Path, address: str) -> None:
     page.goto("about:blank")
@@ -337,6 +340,7 @@ def test_a_wait_ends_with_a_message(page: Page) -> None:
         wait_until(page, "1 === 2", longest_s=0.1)
 
 
+@pytest.mark.slow
 def test_a_report_has_no_accessibility_fault_when_dark_and_narrow(browser: Browser, folder: Path) -> None:
     assert axe.in_hardest_look(browser, (folder / "report.html").as_uri(), ready=messages_shown) == []
 

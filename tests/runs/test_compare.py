@@ -326,6 +326,7 @@ def test_a_run_whose_fault_did_not_test_the_lock_is_replaced_by_one_with_the_nex
     assert str(found.command).endswith("--seed 2")
 
 
+@pytest.mark.slow
 def test_as_many_runs_as_a_cell_has_are_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seeds: list[int] = []
 

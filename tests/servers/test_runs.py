@@ -36,6 +36,7 @@ def plan(server: ServerProcess, lock: str = "redis-token", **more: Any) -> Plan:
 PAUSE = FaultSpec("client-pause", on="acquire", nth=3, for_=1.0)
 
 
+@pytest.mark.slow
 def test_a_pause_makes_an_unfenced_lock_fail_and_other_keys_stay(redis_server: ServerProcess, tmp_path: Path) -> None:
     with asking(redis_server) as ask:
         for key, value in FOREIGN.items():
