@@ -21,6 +21,8 @@ INDEXES: Final = ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDE
 """Variables with uv's package indexes, also by their earlier names."""
 PIP_INDEXES: Final = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
 """pip's variable, which uv does not read → uv's for the same."""
+UV_LINKS, PIP_LINKS = "UV_FIND_LINKS", "PIP_FIND_LINKS"
+"""Variables with folders and pages of packages; uv's has commas between them, and pip's spaces."""
 YES: Final = ("1", "true", "yes", "on", "y", "t")
 """Values of a variable of pip that switch something on."""
 
@@ -66,16 +68,17 @@ def brief(text: str) -> str:
 
 
 def _without_credentials(text: str, variables: Mapping[str, str]) -> str:
-    """Return a text in which the users and passwords of the configured indexes are hidden: uv shows those of a URL that
-    it cannot parse."""
+    """Return a text in which the users and passwords of the configured indexes and pages of packages are hidden: uv
+    shows those of a URL that it cannot parse."""
     for secret in _credentials(variables):
         text = text.replace(secret, "****")
     return text
 
 
 def _credentials(variables: Mapping[str, str]) -> Iterator[str]:
-    for name in (*INDEXES, *PIP_INDEXES):
-        for url in variables.get(name, "").split():
+    for name in (*INDEXES, *PIP_INDEXES, UV_LINKS, PIP_LINKS):
+        value = variables.get(name, "")
+        for url in (value.replace(",", " ") if name == UV_LINKS else value).split():
             credentials = url.rpartition("@")[0].rpartition("://")[2]
             if credentials:
                 yield credentials
@@ -90,7 +93,7 @@ def _binary() -> str:
 
 def _pip_counts(variables: Mapping[str, str]) -> bool:
     """Return whether pip's variables say where packages come from: they do unless one of uv's does."""
-    return not any(variables.get(name) for name in (*INDEXES, "UV_FIND_LINKS"))
+    return not any(variables.get(name) for name in (*INDEXES, UV_LINKS))
 
 
 def _without_index(variables: Mapping[str, str]) -> bool:
@@ -108,8 +111,8 @@ def _environment(variables: Mapping[str, str]) -> dict[str, str]:
     remaining = {name: value for name, value in variables.items() if name not in left_out}
     if _pip_counts(variables):
         remaining |= {equal: variables[name] for name, equal in PIP_INDEXES.items() if variables.get(name)}
-        if links := variables.get("PIP_FIND_LINKS", "").split():
-            remaining["UV_FIND_LINKS"] = ",".join(links)
+        if links := variables.get(PIP_LINKS, "").split():
+            remaining[UV_LINKS] = ",".join(links)
     root = Path(variables.get("PYENV_ROOT") or Path.home() / ".pyenv")
     versions = sorted((root / "versions").glob("3.*/bin"), reverse=True)
     folders = [folder for folder in remaining.get("PATH", "").split(os.pathsep) if Path(folder) != root / "shims"]

@@ -170,9 +170,19 @@ def test_a_malformed_index_is_named_without_its_password(without_indexes: pytest
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["PIP_FIND_LINKS", "UV_FIND_LINKS"])
+def test_a_page_of_packages_that_cannot_be_read_is_named_without_its_password(
+    new_environments: pytest.MonkeyPatch, name: str
+) -> None:
+    new_environments.setenv(name, "http://ann:secret@one.invalid:port/wheels")
+    with pytest.raises(EnvironmentLacking, match=r"\*{4}@one\.invalid:port/wheels") as caught:
+        store.environment(sys.executable, ["locker==1.0"])
+    assert "secret" not in str(caught.value)
+
+
 @pytest.fixture
 def without_indexes(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in (*uv.INDEXES, *uv.PIP_INDEXES, "UV_FIND_LINKS", "PIP_FIND_LINKS", "PIP_NO_INDEX"):
+    for name in (*uv.INDEXES, *uv.PIP_INDEXES, uv.UV_LINKS, uv.PIP_LINKS, "PIP_NO_INDEX"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_NO_CONFIG", "1")
     return monkeypatch
