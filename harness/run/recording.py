@@ -21,6 +21,7 @@ from harness.history import History, HistoryWriter
 from harness.history.lock_keys import KEYS, KeyCollector, KeyWriter, attach_keys, attach_stored_keys
 from harness.plan import Plan, dump
 from harness.trace.log import LoggedMessages
+from harness.trace.storing import may_keep
 
 from .processes.signals import interrupts_handled
 from .progress import ProgressReporter
@@ -128,7 +129,7 @@ def record_on_own_machines(start: RunStart, cluster: DirectCluster | SshCluster)
 def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[], dict[str, str]]) -> Recording:
     """Run a plan on a cluster. ``versions`` returns those of the clients' libraries after the run."""
     folder = start.make_folder()
-    traced = start.trace != "off"
+    traced = may_keep(start.trace, KINDS.find(start.plan.kind).service)
     recorder = WIRE.find(cluster) if (start.record_wire or traced) and folder is not None else None
     if recorder is not None:
         recorder.record_wire(sockets=traced)

@@ -37,6 +37,12 @@ class TracedRun:
     mode: TraceMode
 
 
+def may_keep(mode: TraceMode, service: str) -> bool:
+    """Return whether anything of a run may be kept, so that its messages are worth recording. Around violations only
+    messages are kept that can be decoded."""
+    return mode == "on" or (mode == "violations" and service in DECODED)
+
+
 def stored_log(
     logged: LoggedMessages, run: TracedRun, history: History, violations: Iterable[Violation]
 ) -> bytes | None:
@@ -45,9 +51,7 @@ def stored_log(
     In mode ``on`` the trace has the whole run, in mode ``violations`` the time around its violations, or the whole run
     if it has at most :data:`~.windows.SHORT` requests and can be decoded.
     """
-    if run.mode == "off" or not _has_requests(logged.batches, 1):
-        return None
-    if run.mode == "violations" and run.service not in DECODED:
+    if not may_keep(run.mode, run.service) or not _has_requests(logged.batches, 1):
         return None
     short = run.mode == "on" or not _has_requests(logged.batches, SHORT + 1)
     windows = () if short else windows_of(violations, history)
