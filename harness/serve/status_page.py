@@ -26,6 +26,8 @@ from .query import BadQuery
 NIGHTS: Final = 60
 """The most nightly runs that are read."""
 CLUSTERS: Final = ("sim", "docker")
+HEIGHTS: Final = {"broken": 12, "known-limit": 8, "not-tested": 5, "kept": 2}
+"""Heights of the bars of nightly runs in px, the graver the higher."""
 ICONS: Final = {"broken": "invalid", "known-limit": "invalid", "not-tested": "unknown", "kept": "valid"}
 
 
@@ -82,6 +84,7 @@ class StatusPage:
             "icons": ICONS,
             "clusters": CLUSTERS,
             "run_of": self._run_of,
+            "strip_of": strip_of,
         }
 
     def _statuses(self, cluster: str) -> list[FamilyStatus]:
@@ -111,6 +114,24 @@ class StatusPage:
         names = Path(status.folder).parts[-2:]
         stored = len(names) == 2 and files.run_folder(self._store, *names) is not None
         return pages.run_url(*names) if stored else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The latest nightly runs of a lock under a family of faults as bars, each (state, height), and in words."""
+
+    bars: tuple[tuple[str, int], ...]
+    words: str
+
+
+def strip_of(status: FamilyStatus) -> Strip | None:
+    """Return the strip of a status, None if it has one nightly run only, which its words describe."""
+    if len(status.recent) == 1:
+        return None
+    series = [(state, len(list(same))) for state, same in groupby(status.recent)]
+    words = ", then ".join(f"{PROPERTY_STATES[state]} {counted(number, 'time')}" for state, number in series)
+    bars = tuple((state, HEIGHTS[state]) for state in status.recent)
+    return Strip(bars, f"the latest {len(bars)} nightly runs: {words}")
 
 
 def headline(statuses: Sequence[FamilyStatus]) -> str:

@@ -14,6 +14,8 @@ STATES: Final = ("broken", "known-limit", "not-tested", "kept")
 """States of a lock under a family of faults, the worst first; their words are in ``harness.wording``."""
 NO_FAULT: Final = "no fault"
 """Family of the scenarios without a fault."""
+RECENT: Final = 14
+"""The most nightly runs of which a status has the states."""
 NightOutcomes = tuple[str, Sequence[ScenarioOutcome]]
 """When a nightly run began (UTC, as in the database), and its outcomes."""
 
@@ -24,7 +26,8 @@ class FamilyStatus:
 
     ``since`` is when the first nightly run of the latest unbroken series with this state began, ``nights`` is the
     length of that series, and ``before`` the state before it ("" if there was none). ``last`` is when the latest
-    nightly run that has the lock and the family began; ``why`` and ``folder`` are of its worst outcome.
+    nightly run that has the lock and the family began; ``why`` and ``folder`` are of its worst outcome. ``recent`` are
+    the states of the latest nightly runs that have both, the oldest first.
     """
 
     lock: str
@@ -37,6 +40,7 @@ class FamilyStatus:
     scenarios: tuple[str, ...]
     why: str
     folder: str
+    recent: tuple[str, ...]
 
 
 def lock_statuses(nights: Sequence[NightOutcomes], cluster: str = "") -> list[FamilyStatus]:
@@ -81,6 +85,7 @@ def _status(lock: str, family: str, history: Sequence[tuple[str, list[ScenarioOu
         scenarios=tuple(dict.fromkeys(outcome.scenario for outcome in history[-1][1])),
         why=worst.reason or worst.why,
         folder=worst.folder or "",
+        recent=tuple(shown for _, (shown, _) in states[-RECENT:]),
     )
 
 

@@ -48,6 +48,24 @@ def test_the_status_says_what_is_broken_and_since_when(dashboard: Path) -> None:
     assert "locks of the catalogue are in no nightly run" in said
 
 
+def test_nightly_runs_are_bars_the_graver_the_higher(dashboard: Path) -> None:
+    page = request(application(dashboard), "/status?text=redlock").text
+    found = [
+        (match["words"], re.findall(r'<rect class="([^"]+)" x="(\d+)" y="(\d+)"[^>]* height="(\d+)"/>', match["bars"]))
+        for match in re.finditer(r'<svg class="strip"[^>]*aria-label="(?P<words>[^"]*)">(?P<bars>.*?)</svg>', page)
+    ]
+    assert found == [
+        (
+            "the latest 3 nightly runs: kept 1 time, then broken 2 times",
+            [("kept", "0", "10", "2"), ("broken", "5", "0", "12"), ("broken", "10", "0", "12")],
+        ),
+        ("the latest 3 nightly runs: kept 3 times", [("kept", str(x), "10", "2") for x in (0, 5, 10)]),
+    ]
+    limit = request(application(dashboard), "/status?state=known-limit").text
+    assert "client-pause" in limit
+    assert '<svg class="strip"' not in limit, "it has one nightly run"
+
+
 def test_the_status_is_filtered_by_the_address(dashboard: Path) -> None:
     app = application(dashboard)
     for query, locks in (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.documents.nightly import ScenarioOutcome
-from harness.studies.lock_status import FamilyStatus, lock_statuses, state_of
+from harness.studies.lock_status import RECENT, FamilyStatus, lock_statuses, state_of
 from tests.reports import nights
 
 
@@ -56,6 +56,7 @@ def test_since_is_the_first_night_of_the_last_series(
     found = over(*states)
     assert (found.since[:10], found.nights, found.before) == (f"2026-11-{since:02}", nights_, before)
     assert found.state == states[-1]
+    assert found.recent == tuple(filter(None, states))
 
 
 def test_the_worst_outcome_of_a_night_counts_and_what_was_not_run_only_alone() -> None:
@@ -76,3 +77,7 @@ def test_each_fault_of_an_outcome_is_a_family_and_clusters_can_be_chosen() -> No
         ("redlock", "partition"),
     ]
     assert {one.lock for one in lock_statuses([("2026-11-01T02:00:00Z", [both, none])], "sim")} == {"redlock"}
+
+
+def test_a_status_has_the_states_of_the_latest_nights_only() -> None:
+    assert over("broken", *["kept"] * RECENT).recent == ("kept",) * RECENT
