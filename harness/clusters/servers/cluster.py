@@ -263,16 +263,14 @@ class DirectCluster(RealCluster, ProcessMethods):
             key_prefix=self.key_prefix,
             access=msgspec.convert(self._access(), type(job.access)),
         )
-        if not self._secrets():
-            return self._starts.launch(self._clients[client], own, record)
+        recorded = partial(self._record_redacted, record) if self._secrets() else record
+        return self._starts.launch(self._clients[client], own, recorded)
 
-        def record_redacted(**fields: Any) -> None:
-            """Record an entry without a password, which the error of a lock may contain."""
-            if isinstance(error := fields.get("error"), str):
-                fields["error"] = self._redact(error)
-            record(**fields)
-
-        return self._starts.launch(self._clients[client], own, record_redacted)
+    def _record_redacted(self, record: RecordEntry, **fields: Any) -> None:
+        """Record an entry without a password, which the error of a lock may contain."""
+        if isinstance(error := fields.get("error"), str):
+            fields["error"] = self._redact(error)
+        record(**fields)
 
     def key_count(self, host: str) -> int | None:
         """Return None: most of a user's keys are not the run's."""
