@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+ROOT: Final = Path(__file__).parents[1]
 BLOCK: Final = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 VARIABLE: Final = (
     (re.compile(r"\d{8}T\d{6}Z"), "20260101T000000Z"),
@@ -94,19 +95,18 @@ class Page:
         return f"$ {command}\n{ran.stdout.rstrip()}\n"
 
 
-def environment_with(programs: Path) -> dict[str, str]:
-    """Return variables in which ``harness``, ``python`` and ``pytest`` are those of this Python, by scripts in
-    ``programs``, and no option of the user counts."""
+def environment_with(programs: Path, python: str = sys.executable, code: str = str(ROOT)) -> dict[str, str]:
+    """Return variables in which ``harness``, ``python`` and ``pytest`` are those of a Python, by scripts in
+    ``programs``, and no option of the user counts. ``code`` is the folder with the package, empty if it is installed.
+    """
     for name, command in (("harness", "-m harness"), ("pytest", "-m pytest"), ("python", "")):
-        (programs / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n')
+        (programs / name).write_text(f'#!/bin/sh\nexec "{python}" {command} "$@"\n')
         (programs / name).chmod(0o755)
     left_out = ("PYTEST_ADDOPTS", "GITHUB_ACTIONS", "COLUMNS")
     variables = {name: value for name, value in os.environ.items() if name not in left_out}
-    paths = [str(Path(__file__).parents[1]), variables.get("PYTHONPATH", "")]
-    return {
-        **variables, "PATH": f"{programs}{os.pathsep}{variables['PATH']}", "NO_COLOR": "1", "CI": "true",
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }  # fmt: skip
+    variables |= {"PATH": f"{programs}{os.pathsep}{variables['PATH']}", "NO_COLOR": "1", "CI": "true"}
+    paths = [code, variables.get("PYTHONPATH", "")] if code else []
+    return variables | {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def main(arguments: list[str]) -> int:

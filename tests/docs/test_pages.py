@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from .command_lines import in_markdown, problems
+from .scripts import script
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
@@ -84,15 +85,8 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_the_reference_of_the_command_line_is_the_programs() -> None:
     """``python docs/make_cli.py`` writes it again."""
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("make_cli", ROOT / "docs" / "make_cli.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
-    assert page == module.page()
+    assert page == script("make_cli").page()
     assert "| `--nemesis` | `none` |" in page
 
 

@@ -9,20 +9,14 @@ from types import ModuleType
 
 import pytest
 
+from .scripts import script
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def style() -> ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    spec = spec_from_file_location("style_of_docs", ROOT / "docs" / "style.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return script("style")
 
 
 def test_every_page_has_short_sentences() -> None:

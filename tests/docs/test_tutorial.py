@@ -1,27 +1,21 @@
-"""The tutorial, executed in an empty folder as a reader would."""
+"""The tutorial's workflow, and the comparison of a page's outputs; ``tests/installed`` executes the tutorial."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+from .scripts import DOCS, script
 
 
 @pytest.fixture(scope="module")
 def run_page() -> ModuleType:
-    spec = spec_from_file_location("run_page", ROOT / "docs" / "run_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("run_page")
 
 
 def executed(run_page: ModuleType, text: str, tmp_path: Path) -> tuple[list[tuple[str, list[str]]], int, str]:
@@ -33,19 +27,10 @@ def executed(run_page: ModuleType, text: str, tmp_path: Path) -> tuple[list[tupl
     return [tuple(one) for one in page.differences], page.executed, result
 
 
-@pytest.mark.slow
-def test_every_output_of_the_tutorial_is_the_programs(run_page: ModuleType, tmp_path: Path) -> None:
-    """``python docs/run_page.py docs/tutorial.md --write`` replaces the outputs on the page."""
-    text = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-    differences, count, _ = executed(run_page, text, tmp_path)
-    assert differences == []
-    assert count >= 6
-
-
 # The workflow of the step "Run it in CI"
 
 
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = DOCS / "tutorial.md"
 INSTALL = "pip install lock-harness pytest"
 
 

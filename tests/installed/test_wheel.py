@@ -9,7 +9,6 @@ import subprocess
 import sys
 import sysconfig
 import urllib.request
-import venv
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,22 +46,6 @@ from mylock import MyLock
 def test_my_lock():
     pass
 """
-
-
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs of an environment with the wheel. The libraries are those of this one: what is tested is the wheel,
-    and an editable install of ours beside them is not seen, since a path file within a path file is not read."""
-    folder = tmp_path_factory.mktemp("environment")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder / "dist"), str(ROOT)], check=True)
-    venv.create(folder / "venv", with_pip=False, symlinks=True)
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    packages = folder / "venv" / "lib" / version / "site-packages"
-    (packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    (wheel,) = (folder / "dist").glob("*.whl")
-    subprocess.run([*pip, "--python", str(folder / "venv"), "install", "--no-deps", str(wheel)], check=True)
-    return folder / "venv" / "bin"
 
 
 @pytest.fixture(scope="module")
