@@ -54,6 +54,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.clusters": (*BASIC, "harness.history.lock_keys", "harness.sim.servers.redis.config"),
     "harness.clusters.sim": (*BASIC, "harness.history.lock_keys", "harness.sim", "harness.clusters"),
     DOCKER: (*BASIC, "harness.history.lock_keys", "harness.clusters"),
+    f"{DOCKER}.services.process_host": ("harness.sim.service",),
+    f"{DOCKER}.services.chubby_program": (
+        "harness.sim.service", "harness.sim.servers.chubby", f"{DOCKER}.services.process_host",
+    ),
     f"{DOCKER}.containers": (
         *BASIC, f"{DOCKER}.images.base_image", f"{DOCKER}.helper", "harness.clusters.conversation",
         "harness.clusters.gate", "harness.record.clocks",

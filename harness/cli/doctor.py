@@ -27,7 +27,7 @@ from rich.table import Table
 from harness.clusters import kinds
 from harness.clusters.docker.containers.engine import client_of_engine
 from harness.clusters.docker.images import base_image, maven
-from harness.clusters.docker.images.contexts import context_folder
+from harness.clusters.docker.images.contexts import context_folder, has_image
 from harness.clusters.docker.images.golang import GO
 from harness.clusters.docker.images.images import GO_PACKAGES, JARS, Images, Recipe
 from harness.clusters.docker.images.runtimes import RUNTIMES
@@ -204,7 +204,7 @@ def _base(here: str | None, can_pull: bool, can_make: bool) -> RequirementFindin
 
 def _images(images: Images, base: str | None) -> Iterator[RequirementFinding]:
     # Without the base image the tag is unknown, and asking for it would make the base image.
-    families = sorted({kind.service for kind in kinds.own_kinds() if kind.docker})
+    families = sorted({kind.service for kind in kinds.own_kinds() if kind.docker and has_image(kind.service)})
     recipes = {name: partial(images.server_recipe, name) for name in families} | {"client": images.client_recipe}
     recipes |= {name: partial(images.runtime_recipe, name) for name in RUNTIMES}
     for name, recipe in recipes.items():

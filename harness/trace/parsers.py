@@ -44,7 +44,7 @@ def new_parser(service: str, first: bytes, *, simulated: bool) -> Parser:
 
 
 class ChubbyParser:
-    """The lines of JSON of the simulated Chubby."""
+    """The lines of JSON of a Chubby cell."""
 
     def __init__(self) -> None:
         self._in = self._out = b""

@@ -97,7 +97,7 @@ def test_a_cluster_has_the_parts_that_were_promised_before_it_existed(kind: str)
 
 
 def test_a_backend_without_a_kind_has_no_abilities() -> None:
-    assert SimCluster.part_types("hazelcast") == DockerCluster.part_types("chubby") == ()
+    assert SimCluster.part_types("hazelcast") == SimCluster.part_types("nats") == ()
     assert lacking({PROCESSES, DISKS}, ()) == ["disk", "processes"]
 
 

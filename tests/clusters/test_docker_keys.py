@@ -113,6 +113,7 @@ RUNS = {
     "zookeeper-sequential": (),
     "zookeeper-herd": (),
     "chubby-zookeeper": (),
+    "chubby": (),
 }
 
 

@@ -41,6 +41,7 @@ LOCKS = {
     "nats": "nats-kv",
     "kubernetes": "client-go-leader",
     "hazelcast": "hazelcast-fenced",
+    "chubby": "chubby",
 }
 KINDS = [pytest.param(kind, marks=pytest.mark.docker if kind == "redis-single" else pytest.mark.long) for kind in LOCKS]
 MANAGED = ("mysql-replicated", "postgres-replicated")

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from harness.cli import replay as replay_cli
-from harness.plan import FaultSpec, Plan, dump
+from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
 from harness.run.verdicts.judging import Result
 from tests.cli.commands import harness
@@ -30,6 +30,8 @@ at = "200ms"
 for = "3s"
 params = {target = "c0"}
 """
+SIMULATED = 'workload = "reuse"\n' + FILE.replace("client-pause", "thread-interrupt").replace('for = "3s"\n', "")
+"""A thread can be interrupted on the simulator only."""
 UNSAFE = '[expect]\nsafe = false\ninvalid = ["mutual-exclusion"]\n'
 NOTE = "by triggers: client-pause strikes 0.198 s after c0's read, not at 0.2 s"
 
@@ -139,8 +141,8 @@ def test_auto_with_an_engine_replays_by_triggers_if_docker_supports_the_plan(
     assert harness("replay", "counterexample.toml", "--cluster", "auto") == 1
     [executed] = containers.plans
     assert executed.faults[0].on == "read"
-    Path("chubby.toml").write_text(FILE.replace("redis-token", "chubby") + UNSAFE)
-    harness("replay", "chubby.toml", "--cluster", "auto")
+    Path("simulated.toml").write_text(SIMULATED + UNSAFE)
+    harness("replay", "simulated.toml", "--cluster", "auto")
     assert containers.plans == [executed]
 
 
@@ -228,10 +230,9 @@ def test_a_plan_whose_failure_no_longer_occurs_is_run_unchanged(containers: Cont
     assert [spec.at for spec in containers.plans[0].faults] == [0.2]
 
 
-def test_zero_tries_and_simulation_only_locks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_zero_tries_and_plans_for_the_simulator_alone_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("replay", "counterexample.toml", "--tries", "0") == 2
     assert "tries must be at least 1, got 0" in capsys.readouterr().err
-    chubby = msgspec.structs.replace(Plan(lock="chubby"), clients=2, time_limit=4.0)
-    Path("chubby.toml").write_text(dump(chubby))
-    assert harness("replay", "chubby.toml", "--cluster", "docker") == 2
-    assert "exists only as a simulation" in capsys.readouterr().err
+    Path("simulated.toml").write_text(SIMULATED + UNSAFE)
+    assert harness("replay", "simulated.toml", "--cluster", "docker") == 2
+    assert "redis-single on docker cannot do; --cluster sim can" in capsys.readouterr().err

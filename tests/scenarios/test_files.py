@@ -32,9 +32,6 @@ REFUSED = {
         "spring-unlock.unlink.java",
     },
     "docker": {
-        # Chubby exists only as a simulated server.
-        "chubby-jeopardy", "chubby-jeopardy.blind", "chubby-late", "chubby-late.lock-delay",
-        "ttl-check-then-pause.chubby", "ttl-pause-write.chubby",
         # Its times are a few milliseconds.
         "nrl-expired.redlock",
     },

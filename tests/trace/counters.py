@@ -310,6 +310,22 @@ def _hazelcast_differences(run: CountedRun) -> Differences:
     return {**differ, **dict.fromkeys(missing, (-1, -1))}
 
 
+# Chubby: the replicas' own counters of answers.
+
+
+def _chubby_counts(cluster: DockerCluster) -> Counts:
+    servers: Any = cluster.servers
+    found: Counts = Counter()
+    for host in servers.data_hosts:
+        found.update(servers.status(host).answered)
+    return found
+
+
+def _chubby_differences(run: CountedRun) -> Differences:
+    answered = Counter(name.upper() for one, name in run.named() for _ in one.replies)
+    return {name: numbers for name, numbers in differing(answered, run.counted).items() if name in answered}
+
+
 COUNTERS: Final = {
     "redis": ServersCount(_redis_counts, _redis_differences, _redis_uncounted),
     "memcached": ServersCount(_memcached_counts, _memcached_differences),
@@ -319,6 +335,7 @@ COUNTERS: Final = {
     "postgres": ServersCount(_postgres_counts, _postgres_differences, lambda _: _NO_STATEMENTS),
     "consul": ServersCount(_consul_counts, _consul_differences),
     "nats": ServersCount(_nats_counts, _nats_differences, lambda _: ("CONNECT", "PING", "PONG", "SUB", "UNSUB")),
+    "chubby": ServersCount(_chubby_counts, _chubby_differences),
     "hazelcast": ServersCount(_hazelcast_counts, _hazelcast_differences),
 }
 """By service."""

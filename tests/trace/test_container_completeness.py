@@ -23,6 +23,7 @@ LOCKS: Final = (
     "memcached-add", "mysql-get-lock", "mysql-for-update", "mysql-get-lock@mysql-9.7", "mysql-unique@mysql-9.7",
     "zookeeper-sequential", "kazoo-lock", "etcd-mutex", "etcd3-lock", "postgres-advisory", "postgres-row",
     "consul-session", "consul-go-lock", "nats-kv", "nats-kv-lock", "hazelcast-fenced",
+    "chubby",
 )  # fmt: skip
 """Names of locks, with the release of the server if it is not the one that Debian packages."""
 WITHOUT_LINES: Final = frozenset(

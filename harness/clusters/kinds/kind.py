@@ -43,7 +43,7 @@ class Kind:
     - ``one_command_per_message``: each message between a client and a server is one command or one reply.
       ``lower_case``: clients send the names of commands in lower case.
     - ``redirects``: servers send their own addresses to clients.
-    - ``own_image``: servers consist of several products, so no image of one product has all their programs.
+    - ``own_image``: servers need programs that no image of one product has.
     - ``majority``: servers know nothing of each other, and a lock is held by the client that has it on most of them.
     """
 

@@ -10,6 +10,11 @@ from harness.errors import EnvironmentLacking
 CONTEXTS: Final = Path(__file__).parent / "dockerfiles"
 
 
+def has_image(name: str) -> bool:
+    """Return whether there is an image of this name. A service whose program is part of this project needs none."""
+    return (CONTEXTS / name).is_dir()
+
+
 def context_folder(name: str) -> Path:
     """The folder of an image's Dockerfile."""
     folder = CONTEXTS / name

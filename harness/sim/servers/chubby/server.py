@@ -20,7 +20,8 @@ from .replica import Replica, ReplicaDisk
 
 
 class ChubbyServer:
-    """A replica's :class:`harness.sim.service.Service`. ``peers`` are the hosts of the other replicas.
+    """A replica's :class:`harness.sim.service.Service`. ``peers`` are the hosts of the other replicas. ``disk`` is what
+    it kept of an earlier life; without one it has an empty disk, and its cell is new.
 
     ``lease``, ``grace`` and ``lock_delay`` are in seconds and apply to every session. Without them a session has the
     lease and the lock-delay that its client requests, and a grace period in the paper's proportion to the lease.
@@ -35,10 +36,11 @@ class ChubbyServer:
         lease: float | None = None,
         grace: float | None = None,
         lock_delay: float | None = None,
+        disk: ReplicaDisk | None = None,
     ) -> None:
         self._peers = peers
         self._options = (lease, grace, lock_delay)
-        self._disk: ReplicaDisk | None = None
+        self.disk = disk
         self.replica: Replica | None = None
         self.master: Master | None = None
         self.on_command: OnCommand | None = None
@@ -46,10 +48,10 @@ class ChubbyServer:
 
     def start(self, host: ServiceHost, *, wiped: bool) -> None:
         self._host = host
-        first = self._disk is None
-        if self._disk is None or wiped:
-            self._disk = ReplicaDisk(voter=first)
-        self.replica = Replica(host, self._disk, self._peers, self._on_leading, first=first)
+        first = self.disk is None
+        if self.disk is None or wiped:
+            self.disk = ReplicaDisk(voter=first)
+        self.replica = Replica(host, self.disk, self._peers, self._on_leading, first=first)
 
     def stop(self) -> None:
         self.replica = self.master = None
@@ -99,13 +101,13 @@ class ChubbyServer:
 
         The result is (handle, ns until its session expires or None if this is not the master, client host).
         """
-        row = None if self._disk is None else file_of(self._disk.rows, name)
-        if self._disk is None or row is None or not row["holders"]:
+        row = None if self.disk is None else file_of(self.disk.rows, name)
+        if self.disk is None or row is None or not row["holders"]:
             return None
         handle, session = next(iter(row["holders"].items()))
         left = None if self.master is None else self.master.left(session)
-        return handle, left, self._disk.rows.get(SESSION + session, {}).get("host", "")
+        return handle, left, self.disk.rows.get(SESSION + session, {}).get("host", "")
 
     def size(self) -> int:
         """Return the number of files in this replica's database."""
-        return 0 if self._disk is None else sum(key.startswith(FILE) for key in self._disk.rows)
+        return 0 if self.disk is None else sum(key.startswith(FILE) for key in self.disk.rows)
