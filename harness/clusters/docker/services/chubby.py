@@ -43,7 +43,7 @@ class ChubbyServers(RealPeers):
         try:
             with self.gate.open():
                 return _ask(self.reached(host, OBSERVER_PORT))
-        except NoAnswer:
+        except (NoAnswer, OSError):
             return None
 
     def answers(self, host: str) -> bool:
