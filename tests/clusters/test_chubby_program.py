@@ -49,6 +49,7 @@ def test_a_lock_survives_its_master_and_is_the_same_to_the_next(cell: ProcessCel
     other.close()
 
 
+@pytest.mark.slow
 def test_a_cell_of_which_every_replica_was_killed_still_has_its_locks(cell: ProcessCell) -> None:
     cell.master()
     session = cell.session()

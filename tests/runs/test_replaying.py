@@ -279,9 +279,9 @@ def test_a_plan_whose_triggers_lose_the_failure_gets_a_note() -> None:
     assert "delayed-request" not in attempt.where, "which is a means, and no part of the story"
 
 
-def test_simulation_only_locks_are_refused() -> None:
-    given = plan(lock="chubby", faults=(FaultSpec("client-pause", on="acquire", client=0, for_=30.0),))
-    with pytest.raises(UsageError, match="exists only as a simulation"):
+def test_faults_that_only_the_simulator_has_are_refused() -> None:
+    given = plan(workload="reuse", faults=(FaultSpec("thread-interrupt", on="acquire", client=0),))
+    with pytest.raises(UsageError, match="redis-single on docker cannot do; --cluster sim can"):
         prepare(simulate(given))
 
 
