@@ -21,6 +21,7 @@ def in_an_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_a_violation_is_shown_at_the_class_of_the_lock(capsys: pytest.CaptureFixture[str]) -> None:
     assert harness("run", "mylock_cli:MyLock", *PAUSE, "-q") == 1
     ((level, properties, sentence),) = LINE.findall(capsys.readouterr().err)

@@ -108,6 +108,7 @@ def _follows(status: Status | None, master: str) -> bool:
     return status is not None and status.master == master
 
 
+@pytest.mark.slow
 def test_a_mistake_in_the_program_ends_it(cell: ProcessCell) -> None:
     address = cell.master()
     with socket.create_connection((address, PORT), 5) as link:

@@ -107,6 +107,7 @@ def test_the_violations_are_commands_of_concept_pages() -> None:
     assert {line for page in CONCEPTS for line in commands(page)} >= VIOLATED
 
 
+@pytest.mark.slow
 def test_the_sql_lock_of_the_how_to_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "how-to" / "own-lock.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(import pymysql.*?)^```$", page, re.DOTALL | re.MULTILINE)

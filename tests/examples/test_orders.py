@@ -43,6 +43,7 @@ def test_the_service_without_a_bug_is_valid(real_redis: Servers, tmp_path: Path)
         assert report.verdict.stats["calls"] == 120
 
 
+@pytest.mark.slow
 @pytest.mark.few(1)
 @pytest.mark.parametrize(("bug", "model"), [("release", "lease-mutex"), ("lease", "owner-mutex")])
 def test_a_bug_is_found_while_the_service_runs(real_redis: Servers, tmp_path: Path, bug: str, model: str) -> None:

@@ -280,6 +280,7 @@ def distribution(folder: Path, name: str, points: str) -> None:
     (info / "entry_points.txt").write_text(points)
 
 
+@pytest.mark.slow
 def test_entry_points_are_used_by_name(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

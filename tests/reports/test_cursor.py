@@ -26,6 +26,7 @@ def cursor(page: Page) -> float:
     return float(page.evaluate("shownRun.cursor.time"))
 
 
+@pytest.mark.slow
 def test_keys_walk_through_the_marks_of_a_violation_and_describe_them(opened: Open) -> None:
     page = opened("violation")
     first = press(page, "n", ".")

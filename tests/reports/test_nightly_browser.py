@@ -61,6 +61,7 @@ def test_both_pages_open_and_fit_every_width(opened: Open, kind: str, width: int
     assert first["y"] < 100
 
 
+@pytest.mark.slow
 def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
     page = opened("nightly")
     rows = ["clock-jump-redlock", "failover-lost-lock", "ttl-pause-write"]

@@ -199,6 +199,7 @@ def test_an_address_in_time_moves_the_timeline_too(page: Page, view: model.RunVi
     wait_until(page, f"document.querySelector('#timeline-said').textContent.includes({found.sentence!r})")
 
 
+@pytest.mark.slow
 def test_addresses_open_the_timeline_of_a_report_without_messages(opened: Open) -> None:
     page = opened("violation")
     for address, said in (

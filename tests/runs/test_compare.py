@@ -316,6 +316,7 @@ def test_an_invalid_option_is_one_line_and_creates_no_folder(
 # Runs of a cell.
 
 
+@pytest.mark.slow
 def test_a_run_whose_fault_did_not_test_the_lock_is_replaced_by_one_with_the_next_seed(tmp_path: Path) -> None:
     """With seed 1 the partitions begin while nobody holds the lock, or nobody else wants it."""
     asked = ComparisonRequest(locks=("redis-fenced",), nemeses=("partition-node",), runs=1, seed=1)

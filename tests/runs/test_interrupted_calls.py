@@ -105,6 +105,7 @@ def test_an_interrupted_section_releases_the_lock_at_once() -> None:
         assert (mine[0].f, mine[0].time) == ("release", call["at_ns"])
 
 
+@pytest.mark.slow
 def test_a_story_says_in_which_call_the_thread_was_interrupted() -> None:
     plan = plan_of(f"{LOCKS}:DeletesWhenInterrupted", on="request:SET", client=1, nth=1, times=1)
     steps = story_of(run_trial(plan), "keys").story.steps

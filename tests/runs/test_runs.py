@@ -84,7 +84,7 @@ def test_redlock_is_valid_without_faults_for_every_seed(seed: int) -> None:
 @pytest.mark.parametrize(
     ("lock", "nemesis", "more"),
     [
-        ("redlock", "clock-jump", {}), ("redlock", "client-pause", {}), ("redis-token", "kill-amnesia", {}),
+        slow("redlock", "clock-jump", {}), ("redlock", "client-pause", {}), ("redis-token", "kill-amnesia", {}),
         ("redis-token", "failover", {"kind": "redis-sentinel", "ttl": 10.0, "hold": 4.0, "time_limit": 60.0}),
         ("redis-getset", "clock-offset", {"hold": 0.5, "seed": 1}),
         slow("redlock", "clock-skew", {}), slow("redlock", "clock-strobe", {}), slow("redlock", "kill-amnesia", {}),

@@ -54,6 +54,7 @@ def check(lock: str, nemesis: str, more: dict[str, Any], seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_run_is_stopped_at_its_first_violation() -> None:
     assert check(*JUMPS, seed=0)
 

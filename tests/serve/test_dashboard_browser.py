@@ -29,6 +29,7 @@ def dashboard(tmp_path: Path) -> Iterator[tuple[Path, str]]:
         yield tmp_path, base
 
 
+@pytest.mark.slow
 def test_a_new_run_appears_in_the_open_list_and_the_filter_is_kept(
     browser: Browser, dashboard: tuple[Path, str]
 ) -> None:

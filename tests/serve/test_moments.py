@@ -91,6 +91,7 @@ def test_a_sentence_of_a_violation_is_escaped(store: Path, tmp_path: Path) -> No
     assert "&lt;script&gt;alert(1)" in page
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_moment_opens_the_viewer_in_the_served_report(store: Path, browser: Browser) -> None:
     with serve_store(store) as base:

@@ -99,6 +99,7 @@ def test_a_stored_run_has_its_trace(tmp_path: Path, mode: str) -> None:
     assert messages is None if mode == "off" else len(messages or ()) > 50
 
 
+@pytest.mark.slow
 def test_only_messages_around_violations_of_a_long_run_are_kept(tmp_path: Path) -> None:
     jump = FaultSpec("clock-jump", every=10.0)
     result = run(Plan(lock="redlock", time_limit=40.0, faults=(jump,)), store=tmp_path)
