@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +38,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than cores for ``-n auto``: tests also wait for real servers, browsers and other processes."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Without ``--dist``, neighbours stay in one process, so that fewer prepare the same; one without work takes from
+    another."""
+    if config.getvalue("dist") != "load":
+        return None
+    return import_module("xdist.scheduler").WorkStealingScheduling(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,6 +23,7 @@ def test_a_truncated_history_is_reported_up_to_its_last_line(capsys: pytest.Capt
     assert (folder / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_cut_short_history_with_a_violation_is_reported_as_one() -> None:
     assert harness("run", "redis-token", "--nemesis", "client-pause", "--time-limit", "20s", "--quiet") == 1
     folder = Path("store/latest").resolve()

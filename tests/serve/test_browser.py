@@ -44,6 +44,7 @@ def query(page: Page) -> str:
     return urlparse(page.url).query
 
 
+@pytest.mark.slow
 def test_a_choice_filters_at_once_and_changes_the_address(page: Page) -> None:
     page.goto("/")
     page.get_by_label("Verdict").select_option("Violation")
