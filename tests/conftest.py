@@ -42,8 +42,8 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Without ``--dist``, neighbours stay in one process, so that fewer prepare the same; one without work takes from
-    another."""
+    """Without ``--dist``, run neighbouring tests in one process, so that fewer processes make the same fixtures. A
+    process without work takes tests from another one."""
     if config.getvalue("dist") != "load":
         return None
     return import_module("xdist.scheduler").WorkStealingScheduling(config, log)

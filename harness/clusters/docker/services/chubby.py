@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -39,10 +38,10 @@ class ChubbyServers(RealPeers):
     # Probes.
 
     def status(self, host: str) -> Status | None:
-        """What a replica knows, None if it does not answer."""
+        """Return the status of a replica, ``None`` if it does not answer."""
         try:
-            with self.gate.open():
-                return _ask(self.reached(host, OBSERVER_PORT))
+            with self.gate.open(), socket.create_connection(self.reached(host, OBSERVER_PORT), ANSWER_S) as link:
+                return _answer(link, None)
         except (NoAnswer, OSError):
             return None
 
@@ -79,7 +78,7 @@ class ChubbyKeyReader:
     """Reads who holds the lock of a file in a replica's own database. ``names`` are those of clients by address."""
 
     def __init__(self, address: tuple[str, int], names: Mapping[str, str]) -> None:
-        self._link = _connected(address)
+        self._link = socket.create_connection(address, ANSWER_S)
         self._names = names
 
     def look(self, key: str) -> KeyObservation | None:
@@ -93,22 +92,10 @@ class ChubbyKeyReader:
         self._link.close()
 
 
-def _ask(address: tuple[str, int]) -> Status:
-    with _connected(address) as link:
-        return _answer(link, None)
-
-
-def _connected(address: tuple[str, int]) -> socket.socket:
-    try:
-        return socket.create_connection(address, ANSWER_S)
-    except OSError as error:
-        raise NoAnswer from error
-
-
 def _answer(link: socket.socket, file: str | None) -> Status:
     """Ask a replica for its status and the holder of a file's lock. Raises NoAnswer."""
     try:
-        link.sendall(json.dumps({"file": file}).encode() + b"\n")
+        link.sendall(msgspec.json.encode({"file": file}) + b"\n")
         answer = b""
         while not answer.endswith(b"\n"):
             data = link.recv(65536)

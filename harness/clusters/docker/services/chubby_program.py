@@ -40,9 +40,13 @@ class Config(msgspec.Struct, kw_only=True):
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """What a replica knows: the epoch of its database, the address of the master (null: none), the number of files, and
-    who holds the lock of the file that was asked for (null: nobody): the handle, ns until its session expires (null:
-    this is not the master), and the address of its client. ``answered`` counts the answers to clients by operation."""
+    """A replica's answer to an observer.
+
+    ``epoch`` is that of its database, ``master`` the address of the master, null if it knows none, and ``files`` the
+    number of files. ``holder`` has the lock of the file that was asked for, null if nobody has: its handle, the ns
+    until its session expires (null on a replica that is not the master), and the address of its client. ``answered``
+    counts the answers to clients by operation.
+    """
 
     version: str
     epoch: int
