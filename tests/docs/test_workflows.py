@@ -21,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 EXAMPLES = sorted((ROOT / "examples" / "github").glob("*.yml"))
 ACTION = ROOT / "action.yml"
-PINNED = re.compile(r"[\w.-]+/[\w./-]+@v\d+(\.\d+)*|\./")
+RELEASED = re.compile(r"[\w.-]+/[\w./-]+@v\d+(\.\d+)*|\./")
+PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+|\./(\.github/workflows/\w+\.yml)?")
 PLACES = re.compile(r"`((?:\.ci|\.github|docs|docker|checkers|harness|lock_impls|scenarios|tests)/[^`*]*)`")
 
 
@@ -44,12 +45,35 @@ def test_there_is_a_workflow_for_each_occasion() -> None:
 
 
 @pytest.mark.parametrize("path", [*WORKFLOWS, *EXAMPLES, ACTION], ids=lambda path: path.stem)
-def test_a_step_runs_a_command_or_a_pinned_action(path: Path) -> None:
+def test_a_step_runs_a_command_or_an_action(path: Path) -> None:
     found = list(steps(read(path)))
     assert found
-    for step in found:
-        assert ("run" in step) != ("uses" in step), step
-        assert PINNED.fullmatch(step.get("uses", "./")), f"{step['uses']}: not pinned by a version"
+    assert [step for step in found if ("run" in step) == ("uses" in step)] == []
+
+
+@pytest.mark.parametrize("path", [*WORKFLOWS, ACTION], ids=lambda path: path.stem)
+def test_an_action_is_named_by_its_commit_and_the_release_that_it_is(path: Path) -> None:
+    """The owner of an action can move a tag to other code."""
+    used = re.findall(r"uses: (.+)", path.read_text(encoding="utf-8"))
+    assert used
+    assert [one for one in used if not PINNED.fullmatch(one)] == []
+
+
+def test_each_commit_of_an_action_is_called_by_one_release() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (*WORKFLOWS, ACTION)]
+    names = {pair for text in texts for pair in re.findall(r"@([0-9a-f]{40}) # (\S+)", text)}
+    assert len({commit for commit, _ in names}) == len(names)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_names_a_release_of_each_action(path: Path) -> None:
+    used = [step["uses"] for step in steps(read(path)) if "uses" in step]
+    assert [one for one in used if not RELEASED.fullmatch(one)] == []
+
+
+def test_commits_of_actions_are_kept_up_to_date() -> None:
+    (update,) = read(ROOT / ".github" / "dependabot.yml")["updates"]
+    assert (update["package-ecosystem"], update["directory"]) == ("github-actions", "/")
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
@@ -69,7 +93,8 @@ def test_results_of_a_nightly_run_are_kept_when_the_suite_fails_or_is_cancelled(
     after = job["steps"][suite + 1 :]
     assert [step for step in after if step.get("if") != "always()"] == []
     assert "harness publish locks" in [step.get("run") for step in after]
-    assert {"actions/cache/save@v4", "actions/upload-artifact@v4"} <= {step.get("uses") for step in after}
+    actions = {step["uses"].partition("@")[0] for step in after if "uses" in step}
+    assert actions == {"actions/cache/save", "actions/upload-artifact"}
     assert job["steps"][suite]["timeout-minutes"] < job["timeout-minutes"] <= 360  # GitHub's own limit
 
 
