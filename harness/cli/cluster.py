@@ -38,6 +38,8 @@ def up(
     if nodes < 0:
         raise UsageError(f"nodes must not be negative, got {nodes}")
     released = image in ALL_RELEASES
+    if image and not released:
+        kinds.KINDS.find(kind).allow_image()
     console = Console(stderr=True, highlight=False, quiet=quiet)
     with progress_bar(console, f"cluster up {kind}") as progress:
         cluster = DockerCluster(

@@ -82,6 +82,13 @@ def test_an_image_that_is_called_as_a_release_is_that_release() -> None:
         complete(Plan(lock="etcd-mutex", cluster="docker", image="valkey-9.1.2"))
 
 
+def test_servers_of_several_programs_are_not_taken_from_an_image_of_one_product() -> None:
+    with pytest.raises(UsageError, match=r"--image: chubby is a Chubby cell, .* no image of one product"):
+        complete(Plan(lock="chubby", cluster="docker", image="redis:7"))
+    with pytest.raises(UsageError, match="--image: postgres-pgbouncer is a PostgreSQL behind PgBouncer"):
+        complete(Plan(lock="postgres-advisory", kind="postgres-pgbouncer", cluster="docker", image="postgres:16"))
+
+
 def test_nothing_is_upgraded_to_a_release_that_needs_its_own_image() -> None:
     upgrade = default_specs("rolling-upgrade", 2.0)
     (spec,) = (msgspec.structs.replace(one, params={**one.params, "to": "redis-8.0.2"}) for one in upgrade)

@@ -43,7 +43,7 @@ class Kind:
     - ``one_command_per_message``: each message between a client and a server is one command or one reply.
       ``lower_case``: clients send the names of commands in lower case.
     - ``redirects``: servers send their own addresses to clients.
-    - ``own_image``: servers need programs that no image of one product has.
+    - ``own_image``: servers need programs that no image of one product has, so no other image can be given.
     - ``majority``: servers know nothing of each other, and a lock is held by the client that has it on most of them.
     """
 
@@ -76,6 +76,11 @@ class Kind:
     def service(self) -> str:
         """The family, or the kind's own name if it is the only one of its family."""
         return self.family or self.name
+
+    def allow_image(self) -> None:
+        """Raise UsageError if the servers cannot come from an image that a user names."""
+        if self.own_image:
+            raise UsageError(f"--image: {self.name} is {self.about}; no image of one product has the programs")
 
     def load(self, part: str) -> Any:
         """Return the class that ``part`` names (``sim``, ``docker``, ``servers``, ``ssh`` or ``floods``); UsageError if

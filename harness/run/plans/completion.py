@@ -122,6 +122,8 @@ def _refuse_other_cluster(plan: Plan, lock: LockFacts, kind: str) -> None:
         raise UsageError(f"{plan.lock} runs on {kind}, which is {of.about}; use --cluster {of.backends[0]}")
     if plan.image and plan.cluster != "docker":
         raise UsageError("an image is for real servers: --image goes with --cluster docker")
+    if plan.image:
+        of.allow_image()
 
 
 def with_release(plan: Plan) -> Plan:
