@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -71,14 +71,28 @@ def test_a_cell_of_which_every_replica_was_killed_still_has_its_locks(cell: Proc
     session.close()
 
 
+def lose(database: Path) -> None:
+    database.unlink()
+
+
+def flip_a_bit(database: Path) -> None:
+    """Change a number to another one, so that the rest is still JSON."""
+    data = database.read_bytes()
+    place = data.index(b'"epoch":') + len(b'"epoch":')
+    database.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+
+
 @pytest.mark.slow
-def test_a_replica_without_its_data_waits_for_them_before_it_votes(cell: ProcessCell) -> None:
+@pytest.mark.parametrize("damage", [lose, flip_a_bit])
+def test_a_replica_whose_data_are_gone_or_damaged_waits_for_others_before_it_votes(
+    cell: ProcessCell, damage: Callable[[Path], None]
+) -> None:
     cell.master()
     wait_for(lambda: all(saved(cell, address).epoch for address in cell.addresses) or None)
     for address in cell.addresses:
         cell.kill(address)
     lost, other, last = cell.addresses
-    (cell.data(lost) / "database.json").unlink()
+    damage(cell.data(lost) / "database.json")
     cell.start(lost)
     cell.start(other)
     time.sleep(ELECTION_S)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import zlib
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
@@ -73,18 +74,23 @@ class SavedDisk(msgspec.Struct):
 
 
 class DiskFile:
-    """The file of a replica's database. It is written as a whole: a cell for locks has few rows."""
+    """The file of a replica's database: a line with a checksum, and the state in JSON. It is written as a whole: a cell
+    for locks has few rows."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "database.json"
         self._saved: tuple[int, int, int, bool, int] | None = None
 
     def load(self) -> ReplicaDisk | None:
-        """Return the saved state, None if there is none."""
+        """Return the saved state, None if there is none or the file is damaged."""
         try:
-            saved = msgspec.json.decode(self._path.read_bytes(), type=SavedDisk)
+            checksum, _, content = self._path.read_bytes().partition(b"\n")
         except FileNotFoundError:
             return None
+        if checksum != _checksum(content):
+            print(f"{self._path} is damaged: its checksum differs", flush=True)
+            return None
+        saved = msgspec.json.decode(content, type=SavedDisk)
         disk = ReplicaDisk(voter=saved.voter)
         for name in SavedDisk.__struct_fields__:
             setattr(disk, name, getattr(saved, name))
@@ -96,9 +102,9 @@ class DiskFile:
         saved = SavedDisk(*(getattr(disk, name) for name in SavedDisk.__struct_fields__))
         if saved.version == self._saved:
             return
-        fresh = self._path.with_suffix(".new")
+        fresh, content = self._path.with_suffix(".new"), msgspec.json.encode(saved)
         with fresh.open("wb") as file:
-            file.write(msgspec.json.encode(saved))
+            file.write(_checksum(content) + b"\n" + content)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
@@ -106,6 +112,10 @@ class DiskFile:
         os.fsync(folder)
         os.close(folder)
         self._saved = saved.version
+
+
+def _checksum(content: bytes) -> bytes:
+    return b"%08x" % zlib.crc32(content)
 
 
 class Observers:
