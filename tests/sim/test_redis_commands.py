@@ -222,3 +222,23 @@ def test_scan_visits_all_keys(bench: RedisBench) -> None:
         if cursor == b"0":
             break
     assert len(found) == 25
+
+
+def test_a_scan_misses_no_key_when_those_that_it_found_are_deleted(bench: RedisBench) -> None:
+    for number in range(40):
+        bench.conn("SET", f"k{number}", 1)
+    cursor, found = b"0", []
+    while True:
+        cursor, page = bench.conn("SCAN", cursor)
+        bench.conn("DEL", *page)
+        found += page
+        if cursor == b"0":
+            break
+    assert (len(found), bench.conn("DBSIZE")) == (40, 0)
+
+
+@pytest.mark.parametrize("setting", [("notify-keyspace-events", "KEA"), ("slave-serve-stale-data", "NO")])
+def test_a_setting_that_would_have_no_effect_is_refused(bench: RedisBench, setting: tuple[str, str]) -> None:
+    reply = bench.conn("CONFIG", "SET", *setting)
+    assert isinstance(reply, ReplyError)
+    assert reply.endswith(f"(possibly related to argument '{setting[0]}') - not available in the simulator")

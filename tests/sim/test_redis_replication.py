@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.sim.servers.redis.server import RedisServer
-from tests.sim.redis_client import RedisCaller
+from tests.sim.redis_client import RedisCaller, ReplyError
 from tests.sim.redis_stub import MS, S, StubWorld
 
 
@@ -92,6 +92,28 @@ def test_wait_counts_acknowledging_replicas(pair: ReplicatedServers) -> None:
     assert caller.call("WAIT", 0, 0) in (1, 2)
 
 
+@pytest.mark.parametrize(
+    "command", [["GET", "k"], ["SET", "k", "mine", "NX"], ["EVAL", "return redis.call('GET','k')", 0]]
+)
+def test_wait_after_a_command_that_changes_nothing_counts_replicas_that_have_what_it_saw(
+    pair: ReplicatedServers, command: list[str]
+) -> None:
+    other, caller = pair.client(), pair.client()
+    pair.world.cut("n1", "n2")
+    pair.world.cut("n1", "n3")
+    other.call("SET", "k", "theirs")
+    assert caller.call(*command) in (b"theirs", None)
+    assert caller.call("WAIT", 1, 300) == 0
+
+
+def test_wait_on_a_connection_without_a_command_waits_for_nothing(pair: ReplicatedServers) -> None:
+    pair.world.cut("n1", "n2")
+    pair.world.cut("n1", "n3")
+    pair.client().call("SET", "k", "v")
+    fresh = pair.client()
+    assert [fresh.call("WAIT", 1, 300), fresh.call("WAIT", 1, 300)] == [2, 0]
+
+
 def test_an_unreplicated_write_is_lost_with_the_primary(pair: ReplicatedServers) -> None:
     caller = pair.client()
     pair.world.cut("n1", "n2")
@@ -149,6 +171,39 @@ def test_writes_are_refused_with_too_few_good_replicas(pair: ReplicatedServers) 
     pair.world.cut("n1", "n3")
     pair.world.run(4)
     assert caller.call("SET", "k", 2) == "NOREPLICAS Not enough good replicas to write."
+
+
+def test_replicas_are_counted_once_a_second_and_their_lag_in_whole_seconds(pair: ReplicatedServers) -> None:
+    """The real server took 0.73 to 2.76 s to refuse writes after its replica had stopped, with a limit of 1 s."""
+    caller = pair.client()
+    caller.call("CONFIG", "SET", "min-replicas-to-write", 1, "min-replicas-max-lag", 1, "repl-timeout", 60)
+    taken = []
+    for part in range(8):
+        pair.world.run(2 + part / 8)
+        pair.world.cut("n1", "n2")
+        pair.world.cut("n1", "n3")
+        taken.append(pair.world.run_until(lambda: isinstance(caller.call("SET", "k", 1), ReplyError)))
+        pair.world.heal()
+    assert all(0.7 < one < 3 for one in taken)
+    assert max(taken) > 1.2
+
+
+def test_a_lag_of_zero_turns_the_count_of_replicas_off(pair: ReplicatedServers) -> None:
+    caller = pair.client()
+    caller.call("CONFIG", "SET", "min-replicas-to-write", 3, "min-replicas-max-lag", 0)
+    assert caller.call("SET", "k", 1) == "OK"
+    caller.call("CONFIG", "SET", "min-replicas-max-lag", 1)
+    assert caller.call("SET", "k", 2) == "NOREPLICAS Not enough good replicas to write."
+
+
+def test_a_promoted_replica_deletes_expired_keys_by_itself(pair: ReplicatedServers) -> None:
+    pair.client().call("SET", "k", "v", "PX", 3000)
+    pair.world.run(0.1)
+    pair.world.hosts["n1"].kill()
+    new = pair.client("n2")
+    new.call("REPLICAOF", "NO", "ONE")
+    pair.world.run(5)
+    assert new.call("DBSIZE") == 0
 
 
 def test_blocked_clients_are_unblocked_when_their_server_becomes_a_replica(pair: ReplicatedServers) -> None:

@@ -24,6 +24,7 @@ def config_set(client: ClientState, args: list[bytes]) -> Reply:
         raise ErrorReply(SYNTAX)
     client.engine.config.assign(list(zip(args[2::2], args[3::2], strict=True)))
     client.engine.refresh_guards()
+    client.engine.replication.count_good()
     return OK
 
 

@@ -122,6 +122,8 @@ def _check_value(given_name: str, name: str, raw: bytes) -> str:
         if size is None:
             raise _refusal(given_name, "argument must be a memory value")
         return str(size)
+    if (name, text.lower()) == ("replica-serve-stale-data", "no") or (name == "notify-keyspace-events" and text):
+        raise _refusal(given_name, "not available in the simulator")
     if name in _CHOICES:
         return _choice(given_name, _CHOICES[name], text.lower())
     if name in _TEXTS:

@@ -97,7 +97,7 @@ class Engine(ServerState):
     def refresh_guards(self) -> None:
         """Recompute which command flags need a check by :meth:`guard`; 0 in the usual case."""
         limited = int(self.config.number("maxmemory") > 0)
-        restricted = self.is_replica or self.config.number("min-replicas-to-write") > 0
+        restricted = self.is_replica or self.needs_replicas()
         self.guarded = (DENY_OOM if limited else 0) | (WRITE if restricted else 0)
         if limited and self.memory is None:
             self.memory = Memory(self.databases, self.now_ms)
@@ -125,8 +125,12 @@ class Engine(ServerState):
         if self.is_replica:
             if not self.applying and self.config["replica-read-only"] == "yes":
                 raise ErrorReply(READONLY)
-        elif 0 < self.config.number("min-replicas-to-write") > self.good_replicas():
+        elif self.needs_replicas() and self.config.number("min-replicas-to-write") > self.good_replicas():
             raise ErrorReply(NOREPLICAS)
+
+    def needs_replicas(self) -> bool:
+        """Return True if writes are refused for want of replicas: either limit turns that off with 0."""
+        return self.config.number("min-replicas-to-write") > 0 and self.config.number("min-replicas-max-lag") > 0
 
     def make_room(self) -> bool:
         """Evict keys until the data fits into maxmemory. Return False if it cannot fit.

@@ -1,10 +1,13 @@
 """Redis commands on keys of any type: deleting, renaming, scanning, expiry and OBJECT.
 
-Source: https://redis.io/docs/latest/commands/?group=generic. SCAN visits the keys in the order of insertion, and its
-cursor is a position. So if a key is deleted between two calls, another key can be missed.
+Source: https://redis.io/docs/latest/commands/?group=generic. SCAN visits keys in the order of their checksums, as the
+real server does in that of its hash table, so it misses no key that is there all the time.
 """
 
 from __future__ import annotations
+
+from bisect import bisect_left
+from zlib import crc32
 
 from .protocol import INTEGER_RANGE, NO_KEY, OK, SYNTAX, ErrorReply, Reply, StatusReply, encode_command
 from .state import WRITE, ClientState, RedisCommand, container
@@ -46,9 +49,13 @@ def randomkey(client: ClientState, _args: list[bytes]) -> Reply:
 def scan(client: ClientState, args: list[bytes]) -> Reply:
     cursor = _cursor(args[1])
     pattern, kind, count = _scan_options(args, 2)
-    everything = list(client.db.data)
-    page = everything[cursor : cursor + count]
-    following = cursor + count if cursor + count < len(everything) else 0
+    ranked = sorted([(crc32(key) + 1, key) for key in client.db.data])
+    start = bisect_left(ranked, (cursor, b""))
+    end = start + count
+    while start < end < len(ranked) and ranked[end][0] == ranked[end - 1][0]:  # a cursor cannot part them
+        end += 1
+    page = [key for _, key in ranked[start:end]]
+    following = ranked[end][0] if end < len(ranked) else 0
     found: list[Reply] = [
         key
         for key in page

@@ -190,6 +190,7 @@ class RedisReplication:
         self.stream_db = -1
         self.timer: Timer | None = None
         self.ticks = 0
+        self.good = 0
 
     # Roles
 
@@ -213,6 +214,8 @@ class RedisReplication:
         self.engine.is_replica = False
         self.engine.refresh_guards()
         self.disconnect_replicas()
+        if any(db.expires for db in self.engine.databases):
+            self.engine.expiry_set()
 
     def _close_link(self) -> None:
         link, self.link = self.link, None
@@ -242,6 +245,7 @@ class RedisReplication:
             self._check_link(self.link)
         if self.replicas:
             self._check_replicas()
+        self.count_good()
         if self.link is not None or self.replicas:
             self._arm()
 
@@ -291,6 +295,7 @@ class RedisReplication:
         self.replicas[client] = replica
         engine.feeding = True
         self.stream_db = -1
+        self.count_good()
         payload = self._snapshot()
         assert client.conn is not None
         header = b"+FULLRESYNC %b %d\r\n$%d\r\n" % (self.replid.encode(), engine.offset, len(payload))
@@ -312,6 +317,7 @@ class RedisReplication:
         """Remove a replica whose connection has ended."""
         replica = self.replicas.pop(client, None)
         if replica is not None:
+            self.count_good()
             self.engine.host.log(f"Connection with replica {replica.name} lost.")
 
     # Acknowledgements
@@ -333,10 +339,16 @@ class RedisReplication:
                 if count >= blocked.replicas:
                     self.engine.unblock(waiter, count)
 
-    def good(self) -> int:
-        """Return the number of replicas that acknowledged within min-replicas-max-lag."""
-        oldest = self.engine.now_ms() - 1000 * self.engine.config.number("min-replicas-max-lag")
-        return sum([replica.online and replica.acked_ms >= oldest for replica in self.replicas.values()])
+    def count_good(self) -> None:
+        """Count the replicas that acknowledged within min-replicas-max-lag, in whole seconds.
+
+        The count stands until the next second, or until a replica comes or goes, as refreshGoodSlavesCount of the real
+        server does.
+        """
+        most = self.engine.config.number("min-replicas-max-lag")
+        now_s = self.engine.now_ms() // 1000
+        lags = [now_s - replica.acked_ms // 1000 for replica in self.replicas.values() if replica.online]
+        self.good = sum([lag <= most for lag in lags])
 
     def describe(self) -> dict[str, Any]:
         """Return the fields of INFO replication."""

@@ -87,7 +87,7 @@ def wait(client: ClientState, args: list[bytes]) -> Reply:
     timeout_ms = to_integer(args[2], b"ERR timeout is not an integer or out of range")
     if timeout_ms < 0:
         raise ErrorReply(b"ERR timeout is negative")
-    offset = client.write_offset
+    offset = client.wait_offset
     count = replication.acked(offset)
     if count >= wanted or client.conn is None or engine.frozen_ms is not None:
         return count

@@ -33,6 +33,7 @@ from .expiry import PERIOD_NS, end_timed_out_waits, expire_cycle, has_work
 from .keyspace import Database
 from .protocol import (
     NO_REPLY,
+    QUEUED,
     ErrorReply,
     ProtocolError,
     Reply,
@@ -248,8 +249,12 @@ class RedisServer(Engine):
         """Run one command, replicate its effects, call the observer, and reply."""
         life = self.life
         reply = self.execute(client, args)
-        if self.effects or self.ready or self.after_commands:
-            self._finish_command(client)
+        if self.effects:
+            self.flush_effects()
+        if reply is not QUEUED:
+            client.wait_offset = self.offset
+        if self.ready or self.after_commands:
+            self._finish_command()
         if self.on_command is not None and client.blocked is None and client.replica is None:
             self.on_command(client.conn.peer, args)  # type: ignore[union-attr]
             if life != self.life:
@@ -274,15 +279,14 @@ class RedisServer(Engine):
             return reply if client.skip_replies else NO_REPLY
         return NO_REPLY
 
-    def _finish_command(self, client: ClientState) -> None:
-        """Replicate effects, serve clients blocked on lists that were filled, then run the deferred actions."""
-        while self.effects or self.ready:
-            if self.effects:
-                self.flush_effects()
-                client.write_offset = self.offset
+    def _finish_command(self) -> None:
+        """Serve clients blocked on lists that were filled, replicate what that changed, then run deferred actions."""
+        while self.ready:
             ready, self.ready = self.ready, {}
             for db, key in ready:
                 self._wake(db, key)
+            if self.effects:
+                self.flush_effects()
         due, self.after_commands = self.after_commands, []
         for action in due:
             action()
@@ -362,7 +366,7 @@ class RedisServer(Engine):
     # Hooks that replication implements
 
     def good_replicas(self) -> int:
-        return int(self.replication.good())
+        return int(self.replication.good)
 
     def feed(self, data: bytes) -> None:
         self.replication.feed(data)

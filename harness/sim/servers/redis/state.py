@@ -131,7 +131,7 @@ class ClientState:
         self.closing = False
         self.muted = False
         self.skip_replies = 0
-        self.write_offset = 0
+        self.wait_offset = 0
         self.replica: Any = None
         """The :class:`ReplicaState` if the client is a replica, else None."""
         self.last_command = b"NULL"
