@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,32 @@ def test_observations_of_other_servers_are_not_compared_with_those_at_the_start(
 
 def test_an_exit_status_is_a_part_of_the_state(tmp_path: Path) -> None:
     assert strike(commands(f"touch {tmp_path}/down", f"test ! -e {tmp_path}/down"))[0] == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("failure", ["exit 127", "sleep 600"])
+def test_an_observation_that_fails_after_the_command_confirms_nothing(tmp_path: Path, failure: str) -> None:
+    problem, facts = strike(commands(f"touch {tmp_path}/down", f"test ! -e {tmp_path}/down || {failure}; echo up"))
+    assert problem == "another output or exit status of the observation within 1 s"
+    assert facts["after"]["status"] in (127, None)
+
+
+def fails_at(look: int, tmp_path: Path) -> str:
+    """Return an observation whose given repetition cannot run."""
+    return f"cd {tmp_path}; echo >>looks; test $(wc -l <looks) != {look} || exit 127; ls | grep down || echo up"
+
+
+def test_an_observation_that_fails_before_the_command_confirms_nothing(tmp_path: Path) -> None:
+    problem, facts = strike(replace(commands("true", fails_at(2, tmp_path)), observe_within=60.0))
+    assert problem == "an observation before the command that can run within 60 s"
+    assert facts["before"]["status"] == 127
+
+
+def test_an_observation_that_fails_after_the_command_is_repeated(tmp_path: Path) -> None:
+    hook = commands(f"touch {tmp_path}/down", fails_at(3, tmp_path))
+    problem, facts = strike(replace(hook, observe_within=60.0))
+    assert problem == ""
+    assert facts["after"]["output"] == "down"
 
 
 def test_an_observation_that_changes_by_itself_confirms_nothing() -> None:

@@ -59,6 +59,12 @@ class CommandResult:
     def state(self) -> tuple[int | None, str]:
         return self.status, self.output
 
+    @property
+    def shows_state(self) -> bool:
+        """Return whether a command that observes has run to its end, so that its result says something about the
+        servers and not about the command itself."""
+        return self.status is not None and self.status not in NOT_STARTED
+
     def facts(self) -> Facts:
         return {"status": self.status, "output": self.output, "seconds": round(self.seconds, 3)}
 
@@ -119,17 +125,23 @@ class RunningStrike:
         facts = {"before": self._before.facts(), "command": self._command.facts()}
         if self._command.status != 0:
             return f"the command to exit with 0 within {self._hook.command_within:g} s", facts
+        if not self._before.shows_state:
+            return f"an observation before the command that can run within {self._hook.observe_within:g} s", facts
         deadline = time.monotonic() + self._hook.observe_within
-        while (after := self._run("observe")).state == self._before.state:
+        while not (differs := self._differs(after := self._run("observe"))):
             if time.monotonic() >= deadline or over.wait(POLL_S):
                 break
         facts["after"] = after.facts()
-        if after.state == self._before.state:
+        if not differs:
             return f"another output or exit status of the observation within {self._hook.observe_within:g} s", facts
         if self._usual is not None and self._usual.state != self._before.state:
             facts["at_the_start"] = self._usual.facts()
             return "an observation that stays the same until the fault strikes", facts
         return "", facts
+
+    def _differs(self, after: CommandResult) -> bool:
+        assert self._before is not None
+        return after.shows_state and after.state != self._before.state
 
     def heal(self) -> None:
         with self._lock:
@@ -178,7 +190,7 @@ class HookRunner:
         """Observe the state of each fault before the clients start. Raises UsageError if an observation cannot run."""
         for fault in self._hooks:
             self._usual[fault] = usual = self._run(fault, "observe", self._servers, {})
-            if usual.status is None or usual.status in NOT_STARTED:
+            if not usual.shows_state:
                 how = "takes longer than observe_within" if usual.status is None else f"ends with {usual.status}"
                 raise UsageError(f"hooks.{fault}.observe {how} before the fault: {usual.output or 'no output'}")
 
