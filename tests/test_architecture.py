@@ -51,7 +51,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "harness.scenarios.mutants": ("harness.lock_impls",),
     "harness.scenarios.mutants.tables": (*BASIC, "harness.plan"),
     "harness.reports": (*BASIC, "harness.documents", "harness.history", "harness.checkers", "harness.trace.reading"),
-    "harness.clusters": (*BASIC, "harness.history.lock_keys", "harness.sim.servers.redis.config"),
+    "harness.clusters": (
+        *BASIC, "harness.history.lock_keys", "harness.sim.servers.redis.config", "harness.record.processor_waits",
+    ),
     "harness.clusters.sim": (*BASIC, "harness.history.lock_keys", "harness.sim", "harness.clusters"),
     DOCKER: (*BASIC, "harness.history.lock_keys", "harness.clusters"),
     f"{DOCKER}.services.process_host": ("harness.sim.service",),

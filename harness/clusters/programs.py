@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Final
 
+from harness.record.processor_waits import stat_fields
+
 CLOSE_S: Final = 2.0
 """Seconds that a program has to end after its input was closed."""
 STOP_S: Final = 1.0
@@ -126,7 +128,7 @@ def await_stop(process: int) -> None:
 def _is_stopped(stat: Path) -> bool:
     """Return whether a thread is stopped, or gone, by its file ``stat``; see proc(5)."""
     try:
-        return stat.read_text().rpartition(")")[2].split()[0] in "TtZX"
+        return stat_fields(stat)[0] in "TtZX"
     except OSError:
         return True
 

@@ -132,10 +132,18 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def stat_fields(stat: Path) -> list[str]:
+    """Return the fields of a file ``stat`` of a process or thread from its state on; see proc(5).
+
+    The name before the state may contain brackets and blanks. The kernel cuts it after 15 bytes, maybe in the middle of
+    a character."""
+    return stat.read_text(errors="replace").rpartition(")")[2].split()
+
+
 def _parent(pid: str) -> int | None:
-    """Return the parent of a process, by its file ``stat``; see proc(5)."""
+    """Return the parent of a process."""
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return int(stat_fields(Path(f"/proc/{pid}/stat"))[1])
     except (OSError, IndexError):
         return None  # it has ended since
 
@@ -153,6 +161,6 @@ def _threads(pids: Iterable[int]) -> dict[ThreadId, _Seen]:
 def _seen(thread: Path) -> _Seen:
     """Return what the kernel says of a thread, by its folder in ``/proc``; its state first, so that a wait which begins
     after it is not taken for an earlier one."""
-    runnable = (thread / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+    runnable = stat_fields(thread / "stat")[0] == "R"
     _, waited, slices = (thread / "schedstat").read_text().split()
     return _Seen(int(waited), int(slices), runnable)

@@ -16,6 +16,8 @@ import pytest
 
 from harness.clusters.docker.helper.namespaces import processes_of
 from harness.clusters.docker.helper.processes import state
+from harness.clusters.programs import await_stop
+from harness.clusters.ssh.helper.processes import members
 from harness.record import processor_waits
 from harness.record.processor_waits import ProcessorWaits, descendants, worst_waits
 
@@ -93,6 +95,20 @@ def test_a_program_that_sleeps_or_is_stopped_does_not_wait(programs: ExitStack) 
     waits = ProcessorWaits(lambda: [sleeping, stopped], every_s=0.1)
     time.sleep(0.5)
     assert waits.stop() == []
+
+
+def test_a_process_whose_name_is_cut_inside_a_character_is_read_like_others(programs: ExitStack) -> None:
+    code = f"import ctypes; ctypes.CDLL(None).prctl(15, b'caf\\xc3', 0, 0, 0); {IDLE}"
+    pid = start(programs, code, min(os.sched_getaffinity(0)))
+    while b"(caf\xc3)" not in Path(f"/proc/{pid}/stat").read_bytes():
+        time.sleep(0.01)
+    assert pid in descendants(os.getpid())
+    assert (pid, str(pid)) in processor_waits._threads([pid])
+    assert state(pid) in ("R", "S")
+    assert pid in members(os.getpgid(pid))
+    os.kill(pid, signal.SIGSTOP)
+    await_stop(pid)
+    assert state(pid) == "T"
 
 
 SECOND = 10**9

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from harness.record.processor_waits import stat_fields
+
 from .namespaces import NamespaceError, inode
 
 PATIENCE: Final = 2.0
@@ -31,11 +33,9 @@ class ProcessError(Exception):
 def state(pid: int) -> str | None:
     """Return the state letter of a process (proc(5), /proc/PID/stat field 3), None if there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        return stat_fields(Path(f"/proc/{pid}/stat"))[0]
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The process name before the state may contain brackets and blanks.
-    return text.rpartition(")")[2].split()[0]
 
 
 def runs(pid: int) -> bool:

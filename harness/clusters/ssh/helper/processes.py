@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from harness.clusters.docker.helper.processes import DEAD, state
+from harness.record.processor_waits import stat_fields
 
 PATIENCE_S: Final = 2.0
 """Seconds that killed processes get to disappear, and stopped ones to stop."""
@@ -151,7 +152,7 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                yield int(entry.name), Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+                yield int(entry.name), stat_fields(Path(entry.path, "stat"))
 
 
 def members(group: int) -> list[int]:
@@ -182,7 +183,7 @@ def stop(group: int) -> None:
 def _is_stopped(pid: int) -> bool:
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with contextlib.suppress(OSError):
-            if stat.read_text().rpartition(")")[2].split()[0] not in STOPPED:
+            if stat_fields(stat)[0] not in STOPPED:
                 return False
     return True
 
