@@ -96,7 +96,8 @@ class ClientHost(ABC):
         self.name = name
         self.address = address
         self.failure: str | None = None
-        """Why the client program ended unexpectedly; ``None`` if it did not."""
+        """How the client program failed: it ended unexpectedly, or wrote something else than messages. ``None`` if it
+        did not."""
         self.kills = 0
         """How often a fault has killed the program."""
         self._entries = entries
@@ -183,6 +184,11 @@ class ClientHost(ABC):
     def _on_event(self, process: _ClientProcess, event: dict[str, Any]) -> None:
         if event.get("hung") and process is self._process:
             self._hung.set()
+        if "unreadable" in event and not process.kill_expected:  # a killed program may leave half a line
+            self.failure = (
+                f"the client program on {self.name} failed: expected JSON objects on its standard output, one a line, "
+                f"got {event['unreadable']!r}; a log belongs on standard error"
+            )
         if "sent" in event:
             process.sent += event["sent"]
         if "entry" in event and self._record is not None:

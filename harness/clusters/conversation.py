@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import TimeoutError as FutureTimeout
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
+
+QUOTED: Final = 200
+"""Bytes of a line that is no JSON object that are quoted."""
 
 
 class LineChannel(Protocol):
@@ -40,7 +43,8 @@ class Refused(Exception):
 
 class Conversation:
     """Requests and answers as JSON lines: ``{"id": 7, "op": ...}`` is answered by ``{"id": 7, "ok": ...}`` or
-    ``{"id": 7, "error": ...}``. ``on_event`` is called with each line without ``id``."""
+    ``{"id": 7, "error": ...}``. ``on_event`` is called with each line without ``id``, with ``{"unreadable": text}`` for
+    a line that is no JSON object, and with ``{"ended": True}`` when the program has ended."""
 
     def __init__(self, start: Callable[..., LineChannel], on_event: Callable[[dict[str, Any]], None]) -> None:
         self._on_event = on_event
@@ -93,7 +97,11 @@ class Conversation:
     def _line(self, line: bytes) -> None:
         if not line.strip():
             return
-        answer = self._decode(line)
+        try:
+            answer = self._decode(line)
+        except (ValueError, RecursionError):
+            self._on_event({"unreadable": line[:QUOTED].decode(errors="replace")})
+            return
         if "id" not in answer:
             self._on_event(answer)
             return

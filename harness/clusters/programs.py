@@ -100,9 +100,11 @@ class LocalProgram:
         self._process.wait()
 
     def _read(self, stream: IO[bytes]) -> None:
-        for line in stream:
-            self._on_line(line.rstrip(b"\n"))
-        self._on_end()
+        try:
+            for line in stream:
+                self._on_line(line.rstrip(b"\n"))
+        finally:
+            self._on_end()
 
     def _read_errors(self, stream: IO[bytes]) -> None:
         for line in stream:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,6 +16,7 @@ from harness.clusters.conversation import Conversation, Unanswered
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.hosts import ContainerClient
+from harness.clusters.programs import LocalProgram
 
 Step = Callable[[DockerCluster, str], None]
 
@@ -73,6 +76,38 @@ def test_only_a_client_program_that_ends_by_itself_is_a_failure() -> None:
     old.end()
     assert join(1)
     assert two.failure is None
+
+
+def test_a_line_that_is_no_json_object_is_a_failure_and_later_lines_are_read() -> None:
+    one, box = client(Entries())
+    one.launch({}, lambda **entry: None)
+    for line in (b"debug: connected", b"[1]", b'{"id": "\xff"}', b"x" * 1000):
+        one.failure = None
+        box.channel.say(line)
+        assert one.failure is not None
+        assert one.failure.startswith("the client program on c0 failed: expected JSON objects on its standard output")
+        assert line[:100].decode(errors="replace") in one.failure
+        assert len(one.failure) < 400
+    assert one.conversation.ask("ping", patience=60) is None
+    assert one.alive
+
+
+def test_half_a_line_of_a_program_that_a_fault_has_killed_is_no_failure() -> None:
+    one, box = client(Entries())
+    one.expect_kill()
+    box.channel.say(b'{"entry": {"ti')
+    assert one.failure is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_end_of_a_program_is_noticed_after_an_error_in_the_reader_of_its_output() -> None:
+    def fail(line: bytes) -> None:
+        raise ValueError(line)
+
+    ended = threading.Event()
+    program = LocalProgram([sys.executable, "-c", "print('x')"], fail, ended.set)
+    assert ended.wait(60)
+    program.close()
 
 
 def test_an_event_of_a_dead_program_does_not_resume_the_next_one() -> None:
