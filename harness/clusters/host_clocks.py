@@ -81,6 +81,16 @@ class HostClocks:
                 if not self._own(host, *setting):
                     self._mover.move(host, *setting)
 
+    def restore(self, host: str) -> str:
+        """Reapply the setting after a restart. Return why that failed; "" if it did not, or if the settings were
+        dropped meanwhile."""
+        try:
+            self.set_again(host)
+        except Exception as error:  # noqa: BLE001 - a helper's or an engine's, or any of the server's own method
+            if self.was_set(host):
+                return f"the wall clock of {host} could not be set again after its restart: {error}"
+        return ""
+
     def forget(self) -> None:
         """Drop all settings: processes that start from now on belong to another run."""
         with self._setting:

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.clusters.base import Host
+from harness.errors import UNKNOWN, HarnessError
 from harness.history.lock_keys import OnKeyChange
 
 from .client_host import ANSWER, ClientError, ClientHost, EntryThread, end_histories
@@ -18,6 +19,12 @@ from .client_starts import ClientStarts
 
 Report = Callable[[str], None]
 """Called with each step of a start or an end; with "" when the step is over."""
+
+
+class ClusterError(HarnessError):
+    """The cluster did not do what the run needs, for instance set a clock again after a restart."""
+
+    exit_status = UNKNOWN
 
 
 class RealCluster(ABC):
@@ -31,6 +38,8 @@ class RealCluster(ABC):
         """The calls that undo the start, however far it came."""
         self._watched: tuple[Sequence[str], OnKeyChange] | None = None
         self._waits: list[tuple[int, int]] = []
+        self._problem = ""
+        """The first failure in a thread that nobody waits for."""
 
     @property
     @abstractmethod
@@ -41,11 +50,18 @@ class RealCluster(ABC):
         return [host.failure for host in self.hosts if isinstance(host, ClientHost) and host.failure]
 
     def _raise_failure(self) -> None:
-        """Raise what the recording of an entry has raised, or ClientError for a client program that failed."""
+        """Raise what the recording of an entry has raised, ClusterError for a failure in a thread that nobody waits
+        for, or ClientError for a client program that failed."""
         if self._entries.error is not None:
             raise self._entries.error
+        if self._problem:
+            raise ClusterError(self._problem)
         for failure in self._client_failures():
             raise ClientError(failure)
+
+    def _note_problem(self, problem: str) -> None:
+        """Keep a failure in a thread that nobody waits for, until the run is over; "" is none."""
+        self._problem = self._problem or problem
 
     def _end_histories(self, thaw: Callable[[], object]) -> None:
         """End the histories of all clients at the same moment. ``thaw`` resumes paused programs."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from harness.clusters.client_host import ClientError, ClientHost
+from harness.clusters.conversation import Refused
+from harness.clusters.docker import processes as docker_processes
+from harness.clusters.host_clocks import HostClocks
 from harness.clusters.program_faults import ProgramFaults
-from harness.clusters.real_cluster import RealCluster, dated
+from harness.clusters.real_cluster import ClusterError, RealCluster, dated
 from harness.clusters.servers import cluster as servers_cluster
 from harness.clusters.servers.clients import LocalClient
 from harness.clusters.servers.cluster import DirectCluster
+from harness.clusters.ssh import processes as ssh_processes
 
 
 class Programs(ProgramFaults):
@@ -151,6 +158,74 @@ def test_an_entry_that_could_not_be_recorded_is_reported_before_a_client() -> No
     cluster._entries.error = OSError("disk full")
     with pytest.raises(OSError, match="disk full"):
         cluster._raise_failure()
+
+
+class Unmovable:
+    """A helper that cannot set clocks."""
+
+    def move(self, host: str, offset_ns: int, rate: float, since_ns: int) -> None:
+        raise Refused("no memory")
+
+    def setting(self, host: str) -> int:
+        return 0
+
+
+class Restarted(Finished):
+    """A cluster whose server n1 has restarted, with a fault of its clock that is active."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dead = False
+        self.servers = SimpleNamespace(answers=lambda host: True)
+        self._wall_clocks = HostClocks(
+            Unmovable(), lambda host: None, lambda *setting: False, lambda *what, **setting: contextlib.nullcontext()
+        )
+        with pytest.raises(Refused):
+            self._wall_clocks.set("n1", 5.0, 0.0)
+
+    def incarnation(self, host: str) -> int | None:
+        return None if self.dead else 1
+
+    def forget(self) -> None:
+        self._wall_clocks.forget()
+
+
+def docker_restart(cluster: Restarted) -> None:
+    docker_processes.ProcessMethods._set_clock_again(cast("Any", cluster), "n1")
+
+
+def ssh_restart(cluster: Restarted) -> None:
+    ssh_processes.ProcessMethods._restore_clock(cast("Any", cluster), "n1")
+
+
+@pytest.mark.parametrize("restart", [docker_restart, ssh_restart])
+def test_a_clock_that_cannot_be_set_again_is_reported_after_the_run(restart: Callable[[Restarted], None]) -> None:
+    cluster = Restarted()
+    restart(cluster)
+    with pytest.raises(ClusterError, match=r"^the wall clock of n1 could not be set again after its .*: no memory$"):
+        cluster._raise_failure()
+
+
+@pytest.mark.parametrize("restart", [docker_restart, ssh_restart])
+def test_a_clock_of_a_run_that_is_over_is_no_failure(
+    restart: Callable[[Restarted], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Restarted()
+
+    def end_run(*setting: Any) -> None:
+        cluster.forget()
+        raise Refused("no such container")
+
+    monkeypatch.setattr(Unmovable, "move", end_run)
+    restart(cluster)
+    cluster._raise_failure()
+
+
+def test_a_clock_of_a_program_that_is_dead_again_is_no_failure() -> None:
+    cluster = Restarted()
+    cluster.dead = True
+    ssh_restart(cluster)
+    cluster._raise_failure()
 
 
 def test_lines_of_a_log_begin_with_the_seconds_since_its_origin() -> None:

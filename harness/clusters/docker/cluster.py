@@ -156,7 +156,7 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
             else:
                 return
             self._closing.close()
-            self._hosts, self.servers, self._entries = {}, self._new_servers(), EntryThread()
+            self._hosts, self.servers, self._entries, self._problem = {}, self._new_servers(), EntryThread(), ""
 
     def build_images(self) -> None:
         """Build or pull the images of a run that are missing, and start nothing. Raises EnvironmentLacking."""
@@ -259,8 +259,8 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
         if self.frozen:
             site.leave()
         reached = self._route is not None and not self._route.lost
-        sound = self._sound and reached and self._entries.error is None and not self._client_failures()
-        self._sites.give_back(site, sound=sound)
+        failed = self._entries.error is not None or self._problem or self._client_failures()
+        self._sites.give_back(site, sound=self._sound and reached and not failed)
 
     def _start_resource(self) -> None:
         ready = threading.Event()

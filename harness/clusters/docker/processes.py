@@ -51,6 +51,10 @@ class ProcessMethods(ProgramFaults):
     def _prepare(self, client: ContainerClient) -> Future[Any] | None:
         """Tell a client program to open its lock; return its answer, or None if there is no lock to open."""
 
+    @abstractmethod
+    def _note_problem(self, problem: str) -> None:
+        """See :class:`harness.clusters.real_cluster.RealCluster`."""
+
     def freeze_all(self) -> None:
         """See :class:`harness.clusters.abilities.hosts.ClusterFreeze`."""
         with self._damaging:
@@ -164,7 +168,7 @@ class ProcessMethods(ProgramFaults):
         deadline = time.monotonic() + REVIVAL
         while not self.servers.answers(host) and time.monotonic() < deadline:
             time.sleep(0.002)
-        self._wall_clocks.set_again(host)
+        self._note_problem(self._wall_clocks.restore(host))
 
     def state(self, host: str) -> State:
         if self._works(host):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from abc import abstractmethod
@@ -11,7 +10,7 @@ from typing import Any
 
 from harness.clusters.abilities.hosts import State
 from harness.clusters.client_host import PREPARED, REVIVAL
-from harness.clusters.conversation import Refused, Unanswered
+from harness.clusters.conversation import Unanswered
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.program_faults import ProgramFaults
 
@@ -27,6 +26,10 @@ class ProcessMethods(ProgramFaults):
     @abstractmethod
     def _prepare(self, client: RemoteClient) -> Future[Any]:
         """Tell a client program to open its lock; return its answer."""
+
+    @abstractmethod
+    def _note_problem(self, problem: str) -> None:
+        """See :class:`harness.clusters.real_cluster.RealCluster`."""
 
     def _signal(self, host: str, op: str) -> None:
         """Stop, resume or kill a program with the processes that it has started."""
@@ -60,14 +63,18 @@ class ProcessMethods(ProgramFaults):
         if self._wall_clocks.was_set(host) or self._pauses[host]:
             wait([prepared], PREPARED)
         if self._wall_clocks.was_set(host):
-            with contextlib.suppress(Unanswered, Refused):
-                self._wall_clocks.set_again(host)
+            self._restore_clock(host)
 
     def _set_clock_again(self, server: HostServer) -> None:
         deadline = time.monotonic() + REVIVAL
         while not server.answers() and time.monotonic() < deadline:
             time.sleep(0.01)
-        self._wall_clocks.set_again(server.name)
+        self._restore_clock(server.name)
+
+    def _restore_clock(self, host: str) -> None:
+        problem = self._wall_clocks.restore(host)
+        if problem and self.incarnation(host) is not None:  # a dead program has no clock
+            self._note_problem(problem)
 
     def state(self, host: str) -> State:
         if self._hosts[host].answers():
