@@ -13,6 +13,7 @@ import pytest
 from harness.clusters.client_host import ClientError, ClientHost
 from harness.clusters.conversation import Refused
 from harness.clusters.docker import processes as docker_processes
+from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.host_clocks import HostClocks
 from harness.clusters.program_faults import ProgramFaults
 from harness.clusters.real_cluster import ClusterError, RealCluster, dated
@@ -226,6 +227,28 @@ def test_a_clock_of_a_program_that_is_dead_again_is_no_failure() -> None:
     cluster.dead = True
     ssh_restart(cluster)
     cluster._raise_failure()
+
+
+class Deaf:
+    """Servers that cannot act on the first line of a log."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def on_log_line(self, host: str, line: str) -> None:
+        self.heard.append(line)
+        if len(self.heard) == 1:
+            raise Refused("no memory")
+
+
+def test_a_line_of_a_server_that_cannot_be_acted_on_is_reported_after_the_run() -> None:
+    cluster, servers = Finished(), Deaf()
+    cluster.servers = servers  # type: ignore[attr-defined]
+    for line in ("one", "two"):
+        DockerCluster._hear_server(cast("Any", cluster), "s1", line)
+    assert servers.heard == ["one", "two"]
+    with pytest.raises(ClusterError, match=r"^a line of the log of s1 could not be acted on: no memory$"):
+        cluster._raise_failure()
 
 
 def test_lines_of_a_log_begin_with_the_seconds_since_its_origin() -> None:

@@ -285,7 +285,7 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
     def _start_servers(self) -> None:
         clients, self._hosts = self._hosts, {}
         for name, role in self.servers.roles.items():
-            on_line = partial(self.servers.on_log_line, name)
+            on_line = partial(self._hear_server, name)
             program, restore = self.servers.program(name), self.servers.RESTORE
             server = self._hosts[name] = ServerHost(name, role, self._boxes[name], program, restore, on_line)
             if self._needed.upgradable(self.servers) and role == "server":
@@ -304,6 +304,13 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
             self._await_stage(stage)
         self._about["server"] = self.servers.version()
         self._watch_keys()
+
+    def _hear_server(self, name: str, line: str) -> None:
+        """Pass on a line of a server's log. An error must not end the thread that reads the log."""
+        try:
+            self.servers.on_log_line(name, line)
+        except Exception as error:  # noqa: BLE001 - raised when the run is over
+            self._note_problem(f"a line of the log of {name} could not be acted on: {error}")
 
     def _await_stage(self, stage: Sequence[str]) -> None:
         try:
