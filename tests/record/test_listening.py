@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import subprocess
 import sys
@@ -164,6 +165,22 @@ def test_a_line_that_does_not_end_is_refused(address: str, monkeypatch: pytest.M
             connection.sendall(b"x" * 2000)
         with pytest.raises(UsageError, match="a line of more than 1,000 bytes"):
             report.result(60)
+
+
+def test_a_connection_that_cannot_be_accepted_ends_the_check(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: socket.socket) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket.socket, "accept", fail)
+    problem = f"^cannot accept a connection at {address}: Too many open files$"
+    with followed(address) as report, connected(address), pytest.raises(UsageError, match=problem):
+        report.result(60)
+
+
+def test_a_listener_that_is_closed_has_no_problem(tmp_path: Path, address: str) -> None:
+    listener = Listener(address, tmp_path)
+    listener.close()
+    assert listener.problem == ""
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ class Listener:
         self._lock = threading.Lock()
         self._socket = _listening(address)
         self._number = 0
+        self._ending = False
         self._accepting = threading.Thread(target=self._accept, name="listener", daemon=True)
         self._accepting.start()
 
@@ -64,6 +65,7 @@ class Listener:
 
     def close(self) -> None:
         """Accept no more connections, and end those that are open."""
+        self._ending = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # which ends the thread that accepts
         self._accepting.join()
@@ -81,7 +83,9 @@ class Listener:
             with self._lock:  # so that a connection is either waiting or has its file
                 try:
                     connection, _ = self._socket.accept()
-                except OSError:  # closed
+                except OSError as error:
+                    if not self._ending:
+                        self.problem = f"cannot accept a connection at {self.address}: {error.strerror or error}"
                     return
                 self._number += 1
                 # The process id distinguishes the files of several commands with the same folder.
