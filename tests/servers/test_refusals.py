@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import UsageError
+from harness.clusters.servers.companions import Cleaner
+from harness.errors import EnvironmentLacking, UsageError
 from harness.plan import FaultSpec, Plan
 from harness.run.plans.completion import complete
 
@@ -32,6 +33,12 @@ def test_faults_of_servers_are_refused_with_what_is_possible(fault: str) -> None
     ]  # fmt: skip
     for name in possible:
         complete(servers_plan(faults=(FaultSpec(name, at=1.0, for_=1.0),)))
+
+
+def test_a_run_does_not_start_without_the_program_that_removes_its_keys() -> None:
+    cleaner = Cleaner("redis-single", "harness:test", ["redis://127.0.0.1:notaport"])
+    with pytest.raises(EnvironmentLacking, match=r"the program that removes the run's keys does not start: .*notaport"):
+        cleaner.await_start()
 
 
 @pytest.mark.parametrize(

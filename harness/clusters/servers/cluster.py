@@ -22,7 +22,6 @@ from harness.clusters.client_host import PREPARED, preparing
 from harness.clusters.gate import NetworkGate
 from harness.clusters.key_watch import KeyWatch
 from harness.clusters.real_cluster import RealCluster, Report
-from harness.errors import EnvironmentLacking
 from harness.history.lock_keys import KeyState
 from harness.record.processor_waits import ProcessorWaits, descendants, is_counted
 
@@ -163,8 +162,7 @@ class DirectCluster(RealCluster, ProcessMethods):
         self._open_links(names)
         self._watch_keys()
         self._prepare_clients()
-        if not cleaner.ready.wait(PREPARED):
-            raise EnvironmentLacking("the program that removes the run's keys does not start")
+        cleaner.await_start()
         self._watch_processors()
         self._report("")
 

@@ -19,17 +19,24 @@ CLEANING_S: Final = 15.0
 
 class Cleaner:
     """The program that removes a run's keys, also if this process is killed (:mod:`.cleaner`). ``servers`` are texts as
-    the user wrote them; ``ready`` is set when the program has begun, or has failed to."""
+    the user wrote them."""
 
     def __init__(self, kind: str, run_name: str, servers: Sequence[str]) -> None:
-        self.ready = threading.Event()
+        self._ready_or_ended = threading.Event()
         self._lines: list[bytes] = []
         command = own_program("harness.clusters.servers.cleaner", kind, run_name, *servers)
-        self._program = LocalProgram(command, self._take, self.ready.set)
+        self._program = LocalProgram(command, self._take, self._ready_or_ended.set)
 
     def _take(self, line: bytes) -> None:
         self._lines.append(line)
-        self.ready.set()
+        self._ready_or_ended.set()
+
+    def await_start(self) -> None:
+        """Wait until it can remove the keys. Raises EnvironmentLacking if it does not start."""
+        if not self._ready_or_ended.wait(PREPARED) or not self._lines:
+            self._program.close()  # its last errors may not have been read
+            said = " | ".join(self._program.errors[-3:]) or "no answer"
+            raise EnvironmentLacking(f"the program that removes the run's keys does not start: {said}")
 
     def clean(self) -> tuple[int, list[str]]:
         """Let it remove the keys, and wait for its end. Return how many there were, and what could not be done."""
