@@ -58,6 +58,16 @@ def test_a_second_run_copies_the_users_modules_only(
     assert copies[3:] == ["user", "harness", "user"]
 
 
+def test_links_to_nothing_hidden_files_and_virtual_environments_are_not_sent(tmp_path: Path) -> None:
+    for name in ("mine.py", "shop/data.txt", ".env", ".git/config", "__pycache__/mine.pyc", "env/lib.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("")
+    (tmp_path / "gone.py").symlink_to("nowhere.py")
+    found = client_files._modules(tmp_path)
+    assert found == [(tmp_path / "mine.py", "mine.py"), (tmp_path / "shop" / "data.txt", "shop/data.txt")]
+
+
 @pytest.mark.docker
 def test_runs_share_the_libraries_on_a_machine(hosts: Machines, copies: Copies) -> None:
     """The first two begin at the same time. Each of them may copy what the other one has not finished."""

@@ -6,10 +6,9 @@ An engine on another machine, or one that serves a harness in a container, has o
 from __future__ import annotations
 
 import io
-import os
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from docker.errors import APIError
 from docker.types import Mount
 
 from harness.clusters.docker.containers.engine import Box
+from harness.clusters.user_files import user_files
 from harness.errors import UsageError
 
 PLACE: Final = "/user"
@@ -24,8 +24,6 @@ NO_SUCH_PATH: Final = "bind source path does not exist"
 """Part of the engine's message."""
 MOST_BYTES: Final = 256 << 20
 """Size of a folder that is still copied."""
-LEFT_OUT: Final = ("__pycache__", "node_modules")
-"""Folders that are not copied, beside hidden ones and virtual environments."""
 MakeBox = Callable[..., Box]
 """Starts a container with additional options of the SDK."""
 
@@ -80,7 +78,7 @@ def pack(folder: Path) -> bytes:
     packed = io.BytesIO()
     size = 0
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for path in _files(folder):
+        for path in user_files(folder):
             size += path.stat().st_size
             if size > MOST_BYTES:
                 raise UsageError(
@@ -89,16 +87,6 @@ def pack(folder: Path) -> bytes:
                 )
             archive.add(path, f"{PLACE}/{path.relative_to(folder)}", filter=_of_root)
     return packed.getvalue()
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if _is_wanted(Path(parent, name)))
-        yield from (path for name in sorted(names) if (path := Path(parent, name)).is_file())
-
-
-def _is_wanted(folder: Path) -> bool:
-    return not (folder.name.startswith(".") or folder.name in LEFT_OUT or (folder / "pyvenv.cfg").exists())
 
 
 def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:

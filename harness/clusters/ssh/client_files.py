@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import shlex
 import tempfile
 import threading
@@ -22,6 +21,7 @@ from typing import Final
 from harness.clusters.client_host import AGENT
 from harness.clusters.conversation import Refused
 from harness.clusters.docker.images.wheelhouse import IMAGE_PYTHON, libraries, sources
+from harness.clusters.user_files import user_files
 from harness.errors import EnvironmentLacking, UsageError
 
 from .connection import HostConnection
@@ -34,7 +34,6 @@ CHECK: Final = (
     "import sys; from harness.worker import client_agent, client_program; client_program.find_lock(sys.argv[1])"
 )
 UNPACK_S: Final = 120.0
-_LEFT_OUT: Final = ("__pycache__", "node_modules")
 Report = Callable[[str], None]
 
 
@@ -179,10 +178,7 @@ def _modules(source: Path | None) -> list[tuple[Path, str]]:
     """Return the user's files to send, each with its name in ``source``. Raises UsageError if they are too large."""
     if source is None:
         return []
-    found = []
-    for folder, folders, files in os.walk(source):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in _LEFT_OUT]
-        found += [Path(folder, name) for name in files if not name.startswith(".")]
+    found = [path for path in user_files(source) if not path.name.startswith(".")]  # such files may hold passwords
     size = sum(path.stat().st_size for path in found)
     if size > LARGEST:
         raise UsageError(
