@@ -21,9 +21,14 @@ class NatsKeyReader:
     def __init__(self, address: str, port: int) -> None:
         self._loop = asyncio.new_event_loop()
         self._streams: dict[str, str] = {}
-        self._client: Any = self._run(
-            nats.connect(f"nats://{address}:{port}", connect_timeout=ANSWER_S, allow_reconnect=False, error_cb=_ignore)
-        )
+        where = f"nats://{address}:{port}"
+        try:
+            self._client: Any = self._run(
+                nats.connect(where, connect_timeout=ANSWER_S, allow_reconnect=False, error_cb=_ignore)
+            )
+        except BaseException:
+            self._loop.close()
+            raise
         self._jetstream: Any = self._client.jetstream(timeout=ANSWER_S)
 
     def look(self, key: str) -> KeyObservation | None:
