@@ -168,7 +168,9 @@ class ProcessMethods(ProgramFaults):
         deadline = time.monotonic() + REVIVAL
         while not self.servers.answers(host) and time.monotonic() < deadline:
             time.sleep(0.002)
-        self._note_problem(self._wall_clocks.restore(host))
+        problem = self._wall_clocks.restore(host)
+        if problem and self.incarnation(host) is not None:  # a dead program has no clock
+            self._note_problem(problem)
 
     def state(self, host: str) -> State:
         if self._works(host):
