@@ -66,7 +66,8 @@ class Cluster(Protocol):
         """Start the servers, call ``main`` where ``time`` and ``threading`` are the cluster's, stop everything."""
 
     def interrupt(self) -> None:
-        """Make :meth:`run` raise KeyboardInterrupt soon; safe to call from a signal handler."""
+        """Make :meth:`run` raise KeyboardInterrupt soon, unless it stops everything already. For the handler of a
+        signal, in the main thread."""
 
     def launch(self, client: str, job: Any, record: RecordEntry) -> Callable[[float], bool]:
         """Run the client program with ``job`` (a :class:`harness.worker.client_program.ClientJob`) on a client's host,

@@ -40,6 +40,8 @@ class RealCluster(ABC):
         self._waits: list[tuple[int, int]] = []
         self._problem = ""
         """The first failure in a thread that nobody waits for."""
+        self._ending = False
+        """True when the run is over and only the removal is left, which no interrupt may cut short."""
 
     @property
     @abstractmethod
@@ -70,7 +72,8 @@ class RealCluster(ABC):
         end_histories(clients, thaw, ANSWER)
 
     def interrupt(self) -> None:
-        raise KeyboardInterrupt
+        if not self._ending:
+            raise KeyboardInterrupt
 
     def clock(self) -> tuple[int, int]:
         return time.monotonic_ns(), time.time_ns()

@@ -142,7 +142,7 @@ def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[
     runner.recorder.on_failure = cluster.interrupt
     with _history_named(folder):
         try:
-            with _interrupts(cluster, runner), _keys_watched(start.plan, cluster, folder) as keys:
+            with _interrupts(cluster), _keys_watched(start.plan, cluster, folder) as keys:
                 runner.run()
             if runner.recorder.failure is not None:
                 raise runner.recorder.failure
@@ -198,19 +198,19 @@ def _keys_watched(plan: Plan, cluster: Cluster, folder: Path | None) -> Iterator
         yield writer
 
 
-def _interrupts(cluster: Cluster, runner: Runner) -> contextlib.AbstractContextManager[None]:
+def _interrupts(cluster: Cluster) -> contextlib.AbstractContextManager[None]:
     """Make SIGINT and SIGTERM end the run early instead of the process, so that the history and a report remain.
 
-    After the first signal the cluster removes its containers. Only a third signal stops that as well."""
+    After the first signal the cluster removes its containers, if it does not do so already. Only a third signal stops
+    that as well."""
     signals = 0
 
     def handler(*_: Any) -> None:
         nonlocal signals
         signals += 1
-        if (signals > 1 or runner.over) and signals < FORCED_EXIT_INTERRUPTS:
-            return
-        if signals > 1:
+        if signals >= FORCED_EXIT_INTERRUPTS:
             raise KeyboardInterrupt
-        cluster.interrupt()
+        if signals == 1:
+            cluster.interrupt()
 
     return interrupts_handled(handler)

@@ -74,8 +74,6 @@ class Runner:
         self._began_ns = 0
         self._ended: tuple[int, int] | None = None
         self._nemesis: Nemesis | None = None
-        self.over = False
-        """True when only the removal of the cluster is left."""
 
     def run(self) -> None:
         """Record everything from the first to the last entry, which says why the run ended."""
@@ -155,7 +153,6 @@ class Runner:
             patience = max(0.0, patience - (time.monotonic() - began))
         if exits is not None:
             exits.stop()
-        self.over = True
 
     def _ends_processes(self) -> bool:
         return bool(getattr(self._workload, "ends_processes", False))

@@ -4,6 +4,7 @@ removed."""
 from __future__ import annotations
 
 import json
+import signal
 import threading
 import time
 from pathlib import Path
@@ -11,14 +12,19 @@ from typing import Any
 
 import pytest
 
+from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.gate import NetworkGate, NetworkRemoved
+from harness.clusters.real_cluster import RealCluster
+from harness.clusters.servers.cluster import DirectCluster
+from harness.clusters.ssh.cluster import SshCluster
 from harness.history import History
 from harness.plan import FaultSpec, Plan, dump
 from harness.run.nemesis import Nemesis
 from harness.run.opening import open_simulated
 from harness.run.plans.completion import complete
 from harness.run.plans.lock_facts import find_facts
-from harness.run.runner import Runner
+from harness.run.recording import FORCED_EXIT_INTERRUPTS, _interrupts
+from harness.run.runner import Runner, Stopped
 from harness.run.store import HISTORY, PLAN
 from harness.run.verdicts.judging import rejudge
 
@@ -48,6 +54,66 @@ def test_shutting_a_gate_stops_waiting_after_its_patience(monkeypatch: pytest.Mo
     gate = NetworkGate()
     with gate.open():
         gate.shut()
+
+
+class _Containers(DockerCluster):
+    """Has no containers."""
+
+    def __init__(self) -> None:
+        RealCluster.__init__(self)
+        self._names = []
+        self._hosts = {}
+        self._sound, self._route = False, None
+        self._report = lambda line: None
+
+    def start_all(self) -> None:
+        pass
+
+
+class _OwnServers(DirectCluster):
+    """Has no servers and no clients."""
+
+    def __init__(self) -> None:
+        RealCluster.__init__(self)
+        self._servers, self._clients, self._addresses = {}, {}, []
+        self._report = lambda line: None
+
+    def _start(self) -> None:
+        pass
+
+
+class _OwnMachines(SshCluster):
+    """Has no machines."""
+
+    def __init__(self) -> None:
+        RealCluster.__init__(self)
+        self._hosts = {}
+        self._report = lambda line: None
+
+    def _start(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("made", [_Containers, _OwnServers, _OwnMachines])
+@pytest.mark.parametrize("signals", [1, FORCED_EXIT_INTERRUPTS - 1, FORCED_EXIT_INTERRUPTS])
+def test_only_a_third_interrupt_cuts_the_removal_short(made: type[RealCluster], signals: int) -> None:
+    """Also if the run has ended before its time limit, here at a violation."""
+    cluster: Any = made()
+    removed: list[str] = []
+
+    def remove() -> None:
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGINT)
+        removed.append("containers")
+
+    def main() -> None:
+        cluster._closing.callback(remove)
+        raise Stopped
+
+    forced = signals == FORCED_EXIT_INTERRUPTS
+    with _interrupts(cluster), pytest.raises(KeyboardInterrupt if forced else Stopped):
+        cluster.run(main)
+    assert removed == ([] if forced else ["containers"])
 
 
 class _Broken:

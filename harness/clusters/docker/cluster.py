@@ -129,6 +129,7 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
                 main()
                 self._sound = True
             finally:
+                self._ending = True
                 self._stop_or_say_so()
         self._raise_failure()
 

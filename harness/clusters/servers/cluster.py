@@ -140,6 +140,7 @@ class DirectCluster(RealCluster, ProcessMethods):
             self._start()
             main()
         finally:
+            self._ending = True
             self._report("stopping programs")
             self._closing.callback(self._end_histories, self._thaw_all)
             self._closing.close()

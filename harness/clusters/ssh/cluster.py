@@ -113,6 +113,7 @@ class SshCluster(RealCluster, PreparationMethods, LinkMethods, ProcessMethods, L
                     self._began_ns = time.monotonic_ns()
                     main()
             finally:
+                self._ending = True
                 self._report("stopping programs")
                 self._closing.callback(self._end_histories, self._thaw_all)
                 self._closing.close()
