@@ -30,7 +30,6 @@ class Recorder:
         self.listeners: list[Listener] = []
         self.failure: HarnessError | None = None
         """Why the history could not be written; nothing is recorded after that."""
-        self.on_failure: Callable[[], None] = lambda: None
         self._writer = writer
         self._clock = clock
         self._closed = False
@@ -66,7 +65,6 @@ class Recorder:
                 except HarnessError as failure:
                     # Not raised here: the code of a client would catch it.
                     self.failure, self._closed = failure, True
-                    self.on_failure()
                     return
             for listen in self.listeners:
                 listen(op)

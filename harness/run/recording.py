@@ -139,7 +139,6 @@ def _record_in_real_time(start: RunStart, cluster: Cluster, versions: Callable[[
         freeze = runner.freeze if start.plan.hold_on_violation else lambda: None
         watch = ViolationWatch(runner.recorder, in_order=False, on_found=freeze)
         runner.ends = lambda: watch.found
-    runner.recorder.on_failure = cluster.interrupt
     with _history_named(folder):
         try:
             with _interrupts(cluster), _keys_watched(start.plan, cluster, folder) as keys:

@@ -186,11 +186,16 @@ class Runner:
         return max(plan.hold, leases, *plan.holds.values())
 
     def _wait_until(self, seconds: float) -> None:
-        """Sleep until ``seconds`` after the start, and report the progress meanwhile."""
+        """Sleep until ``seconds`` after the start, and report the progress meanwhile.
+
+        Raises what ends the run early: Stopped, MachineLost, or the HarnessError that says why the history could not be
+        written."""
         until_ns = int(seconds * 1e9)
         while True:
             elapsed_ns = time.monotonic_ns() - self._began_ns
             self._report_progress(elapsed_ns / 1e9)
+            if self.recorder.failure is not None:
+                raise self.recorder.failure
             if self.ends():
                 raise Stopped
             if loss := self._loss():

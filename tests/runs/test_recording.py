@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from harness.checkers.base import doubt_of
 from harness.clusters.base import Cluster
+from harness.errors import HarnessError
 from harness.history import History, HistoryWriter, Op
 from harness.plan import Plan
 from harness.run.plans.completion import complete
@@ -126,3 +128,41 @@ def test_the_loss_of_a_machine_ends_the_run_with_doubt(time_limit: float, reason
     (*_, ended) = runner.recorder.history
     assert ended.value == {"reason": reason, "doubt": "the host h1 was lost"}
     assert doubt_of(runner.recorder.history) == "the run proves nothing: the host h1 was lost"
+
+
+class _FullDisk:
+    """Has room for the first entry of a history only."""
+
+    def write(self, op: Op) -> None:
+        if op.index > 0:
+            raise HarnessError("no space left")
+
+    def close(self) -> None:
+        pass
+
+
+class _RecordingCluster(_ScriptedCluster):
+    """Its thread records an entry of a client, as real clusters do."""
+
+    def __init__(self, record: Callable[[], None]) -> None:
+        super().__init__((100, 5000), lambda: None)
+        self._record = record
+
+    def run(self, main: Callable[[], None]) -> None:
+        threading.Thread(target=self._record, daemon=True).start()
+        super().run(main)
+
+
+def test_a_run_whose_history_cannot_be_written_ends_early() -> None:
+    """The write that fails happens in another thread than the one that waits for the time limit."""
+    plan = complete(Plan(lock="redis-token", time_limit=60.0, settle=0.01))
+
+    def record_one() -> None:
+        while not len(runner.recorder.history):  # the entry that starts the run is the first
+            time.sleep(0.001)
+        record(runner.recorder, 130)
+
+    cluster = cast(Cluster, _RecordingCluster(record_one))
+    runner = Runner(plan, find_facts("redis-token"), cluster, writer=_FullDisk())
+    with pytest.raises(HarnessError, match=r"^no space left$"):
+        runner.run()
