@@ -27,13 +27,22 @@ class ExitWatch:
         self._relaunch = relaunch
         self._exiting: dict[str, None] = {}
         self._over = threading.Event()
+        self._error: Exception | None = None
         recorder.listeners.append(self._on_entry)
         self._thread = threading.Thread(target=self._watch, name="exits", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
+        """Start no more programs. Raises the error that has ended the watch, if there was one."""
         self._over.set()
         self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def abandon(self) -> None:
+        """The run is cut short: start no more programs, since nothing would end them. Errors of a cluster that is being
+        removed do not matter."""
+        self._over.set()
 
     def _on_entry(self, op: Op) -> None:
         if op.f == "exit":
@@ -42,11 +51,14 @@ class ExitWatch:
             self._exiting.pop(str(op.node), None)
 
     def _watch(self) -> None:
-        while not self._over.wait(POLL):
-            for host in list(self._exiting):
-                if self._is_gone(host):
-                    self._processes.start(host, wiped=False)
-                    self._relaunch(host)
+        try:
+            while not self._over.wait(POLL):
+                for host in list(self._exiting):
+                    if self._is_gone(host) and not self._over.is_set():
+                        self._processes.start(host, wiped=False)
+                        self._relaunch(host)
+        except Exception as error:  # noqa: BLE001 - raised again by stop
+            self._error = error
 
     def _is_gone(self, host: str) -> bool:
         with self._recorder.lock:  # no fault strikes meanwhile

@@ -142,17 +142,22 @@ class Runner:
                 self._launch(client)
             self._wait_until(plan.time_limit - plan.settle_time)
             nemesis.stop()
+            self._wait_until(plan.time_limit)
+            self._join_clients()
+            if exits is not None:
+                exits.stop()
         except (Exception, KeyboardInterrupt):
             nemesis.abandon()
+            if exits is not None:
+                exits.abandon()
             raise
-        self._wait_until(plan.time_limit)
-        patience = plan.ttl + GRACE
+
+    def _join_clients(self) -> None:
+        patience = self._plan.ttl + GRACE
         for join in self._joins:
             began = time.monotonic()
             join(patience)
             patience = max(0.0, patience - (time.monotonic() - began))
-        if exits is not None:
-            exits.stop()
 
     def _ends_processes(self) -> bool:
         return bool(getattr(self._workload, "ends_processes", False))

@@ -7,11 +7,14 @@ import json
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness.clusters.base import ClusterEndpoints
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.gate import NetworkGate, NetworkRemoved
 from harness.clusters.real_cluster import RealCluster
@@ -159,6 +162,93 @@ def test_the_nemesis_ends_with_a_run_that_is_cut_short(
     while any(thread.name == "nemesis" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+class _Exiting:
+    """A cluster whose client begins to exit as soon as it runs. Its process is gone when the cluster is being
+    removed."""
+
+    backend = "servers"
+    kind = "redis-single"
+    hosts = (SimpleNamespace(name="c0", role="client", address=""),)
+
+    def __init__(self) -> None:
+        self.gone = False
+        self.broken = False
+        self.asked = threading.Event()
+        self.started: list[str] = []
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        return (self,)
+
+    def run(self, main: Callable[[], None]) -> None:
+        try:
+            main()
+        finally:
+            self.gone = True
+            while not self.started and any(thread.name == "exits" for thread in threading.enumerate()):
+                time.sleep(0.01)
+
+    def clock(self) -> tuple[int, int]:
+        return time.monotonic_ns(), time.time_ns()
+
+    def endpoints(self) -> ClusterEndpoints:
+        return ClusterEndpoints(self.kind, ())
+
+    def resource(self) -> tuple[str, int]:
+        return "", 0
+
+    def launch(self, client: str, job: object, record: Callable[..., None]) -> Callable[[float], bool]:
+        del job
+        mono, wall = self.clock()
+        record(time=mono, wall=wall, process=0, type_="info", f="exit", node=client)
+        return lambda timeout: self.asked.wait(60)
+
+    def incarnation(self, host: str) -> int | None:
+        del host
+        self.asked.set()
+        if self.broken:
+            raise RuntimeError("broken on purpose")
+        return None if self.gone else 1
+
+    def start(self, host: str, *, wiped: bool) -> None:
+        del wiped
+        self.started.append(host)
+
+    def pause(self, host: str) -> None: ...
+
+    def resume(self, host: str) -> None: ...
+
+    def kill(self, host: str, *, for_good: bool = False) -> None: ...
+
+    def state(self, host: str) -> str:
+        del host
+        return "running"
+
+    def key_count(self, host: str) -> int | None: ...
+
+
+def _run_exiting(cluster: _Exiting, *, stopped: bool = False) -> None:
+    plan = complete(Plan(lock="redis-token", workload="exit", time_limit=0.02, settle=0.01))
+    runner = Runner(plan, find_facts("redis-token"), cluster)  # type: ignore[arg-type]
+    runner.ends = lambda: stopped
+    runner.run()
+
+
+def test_a_process_that_exits_is_not_started_again_while_the_cluster_is_removed() -> None:
+    """Nothing would end the new one."""
+    cluster = _Exiting()
+    _run_exiting(cluster, stopped=True)
+    assert cluster.started == []
+
+
+def test_an_error_of_the_cluster_while_processes_exit_ends_the_run() -> None:
+    """Otherwise processes that have ended would stay away, which would look like a fault of the lock."""
+    cluster = _Exiting()
+    cluster.broken = True
+    with pytest.raises(RuntimeError, match="broken on purpose"):
+        _run_exiting(cluster)
 
 
 def _entry(seconds: float, process: int, f: str, type_: str = "info", value: Any = None) -> dict[str, Any]:
