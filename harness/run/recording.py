@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from harness.clusters.abilities import LOCK_KEYS, WIRE
 from harness.clusters.base import Cluster
@@ -23,7 +23,7 @@ from harness.plan import Plan, dump
 from harness.trace.log import LoggedMessages
 from harness.trace.storing import may_keep
 
-from .processes.signals import interrupts_handled
+from .processes.signals import FORCED_EXIT_INTERRUPTS, interrupts_handled
 from .progress import ProgressReporter
 from .runner import Runner
 from .store import HISTORY, PLAN, new_run, write_logs, write_wire
@@ -33,9 +33,6 @@ from .violation_watch import ViolationWatch
 if TYPE_CHECKING:
     from harness.clusters.servers.cluster import DirectCluster
     from harness.clusters.ssh.cluster import SshCluster
-
-FORCED_EXIT_INTERRUPTS: Final = 3
-"""Number of interrupts after which a run on containers ends without removing them."""
 
 
 @dataclass(frozen=True, slots=True)

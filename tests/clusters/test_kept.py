@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ from harness.errors import HarnessError
 from harness.lock_impls import catalogue
 from harness.plan import Plan
 from harness.run.containers.cluster_pool import ClusterPool
+from harness.run.processes.signals import FORCED_EXIT_INTERRUPTS, sigterm_interrupts
 from harness.worker.client_program import ClientJob
 
 LOCKS = {
@@ -337,6 +339,31 @@ class TestContainerReuse:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert sites[0].left == "closed"
+
+    @pytest.mark.parametrize("signals", [1, FORCED_EXIT_INTERRUPTS - 1, FORCED_EXIT_INTERRUPTS])
+    def test_only_a_third_interrupt_cuts_their_removal_short(
+        self, signals: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        removed: list[str] = []
+
+        def close(self: FakeSite) -> None:
+            for _ in range(signals):
+                signal.raise_signal(signal.SIGINT)
+            removed.append(self.wanted)
+
+        monkeypatch.setattr(FakeSite, "close", close)
+        with pytest.raises(KeyboardInterrupt), ClusterPool() as kept:
+            self.take(kept, "redis")
+        assert removed == ([] if signals == FORCED_EXIT_INTERRUPTS else ["redis"])
+
+    def test_an_interrupt_during_the_removal_of_other_containers_ends_the_command(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(FakeSite, "close", lambda _: signal.raise_signal(signal.SIGTERM))
+        with sigterm_interrupts(), ClusterPool() as kept:
+            self.take(kept, "redis")
+            with pytest.raises(KeyboardInterrupt):
+                self.take(kept, "etcd")
 
 
 def test_a_clock_is_not_set_again_when_the_run_is_over() -> None:

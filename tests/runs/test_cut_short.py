@@ -26,7 +26,8 @@ from harness.run.nemesis import Nemesis
 from harness.run.opening import open_simulated
 from harness.run.plans.completion import complete
 from harness.run.plans.lock_facts import find_facts
-from harness.run.recording import FORCED_EXIT_INTERRUPTS, _interrupts
+from harness.run.processes.signals import FORCED_EXIT_INTERRUPTS
+from harness.run.recording import _interrupts
 from harness.run.runner import Runner, Stopped
 from harness.run.store import HISTORY, PLAN
 from harness.run.verdicts.judging import rejudge

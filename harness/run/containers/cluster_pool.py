@@ -15,6 +15,7 @@ from harness.errors import HarnessError
 from harness.faults.catalogue import needs_of
 from harness.plan import Plan
 from harness.run.opening import open_containers
+from harness.run.processes.signals import interrupts_delayed
 
 if TYPE_CHECKING:  # importing them loads the Docker SDK, which an installation for the simulator does not have
     from docker import DockerClient
@@ -89,12 +90,14 @@ class ClusterPool:
 
     def _throw_away(self) -> None:
         """Remove the containers. A failure must not break the next run; ``harness cluster clean`` removes the rest."""
-        site, self._site = self._site, None
-        if site is not None:
+        if self._site is None:
+            return
+        with interrupts_delayed():
             try:
-                site.close()
+                self._site.close()
             except Exception as error:  # noqa: BLE001 - of the engine or a proxy; see above
                 self.failures.append(f"{type(error).__name__}: {error}")
+            self._site = None
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,10 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
+
+FORCED_EXIT_INTERRUPTS: Final = 3
+"""Number of interrupts after which a command ends without removing its containers."""
 
 
 @contextlib.contextmanager
@@ -29,6 +32,25 @@ def sigterm_interrupts() -> contextlib.AbstractContextManager[None]:
     SIGINT needs a handler too, because a shell starts background commands with SIGINT ignored.
     """
     return interrupts_handled(signal.default_int_handler)
+
+
+@contextlib.contextmanager
+def interrupts_delayed() -> Iterator[None]:
+    """Deliver SIGINT and SIGTERM when the block is left, so that they do not cut a removal short. Of several signals
+    the first is delivered; the third raises KeyboardInterrupt at once (see :data:`FORCED_EXIT_INTERRUPTS`)."""
+    noted: list[int] = []
+
+    def handler(number: int, _: Any) -> None:
+        noted.append(number)
+        if len(noted) >= FORCED_EXIT_INTERRUPTS:
+            raise KeyboardInterrupt
+
+    try:
+        with interrupts_handled(handler):
+            yield
+    finally:
+        if noted:
+            signal.raise_signal(noted[0])
 
 
 @contextlib.contextmanager
