@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from harness.clusters.client_host import ClientError, ClientHost
+from harness.clusters.client_host import ClientError, ClientHost, Entries
 from harness.clusters.conversation import Refused
 from harness.clusters.docker import processes as docker_processes
 from harness.clusters.docker.cluster import DockerCluster
@@ -129,6 +130,46 @@ def test_a_lock_that_is_not_prepared_in_time_is_reported_with_the_time(monkeypat
     monkeypatch.setattr(servers_cluster, "PREPARED", 0.01)
     with pytest.raises(ClientError, match=r"^the lock could not be made ready: no answer within 40 s$"):
         SlowServers()._prepare_clients()
+
+
+class NumberedProgram:
+    """A client program that answers at once. ``on_ping`` is called when it gets its first request."""
+
+    errors = ()
+
+    def __init__(self, number: int, on_line: Callable[[bytes], None], on_ping: Callable[[], None]) -> None:
+        self._number, self._on_line, self._on_ping = number, on_line, on_ping
+
+    def send(self, line: bytes) -> None:
+        request = json.loads(line)
+        if request["op"] == "ping":
+            self._on_ping()
+        self._on_line(json.dumps({"id": request["id"], "ok": self._number}).encode())
+
+    def close(self) -> None:
+        pass
+
+
+class NumberedClient(LocalClient):
+    """Notes the group that is found while each program is being started."""
+
+    def __init__(self) -> None:
+        super().__init__("c0", Entries(), [], {})
+        self.found: list[int] = []
+
+    def _begin(self, on_line: Any, on_end: Any) -> Any:
+        del on_end
+        number = len(self.found) + 1
+        return NumberedProgram(number, on_line, lambda: self.found.append(self.find_group()))
+
+
+def test_the_group_of_a_client_that_is_being_started_is_not_that_of_its_last_program() -> None:
+    """Otherwise a fault or a watch takes the id of a process that is dead, perhaps another's by now."""
+    client = NumberedClient()
+    client.start()
+    assert client.find_group() == 1
+    client.start()
+    assert client.found == [1, 2]
 
 
 class FailedClient(LocalClient):

@@ -26,8 +26,8 @@ class LocalClient(ClientHost):
 
     def start(self) -> None:
         """Start the client program, which then waits for its job."""
+        self._group = None  # before the new program lives: another thread may ask for its group
         self._start_program()
-        self._group = None
 
     def _begin(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> LocalProgram:
         return LocalProgram(self._command, on_line, on_end, environment=self._environment)
