@@ -182,8 +182,8 @@ class FaultEngine:
     def confirm_heal(self, strike: InjectedStrike, patience_s: float, *, again: bool = False) -> None:
         """Observe until the fault is healed, for ``patience_s`` seconds at most, and record it.
 
-        If another active fault may explain the symptom, record that and check again later (:meth:`confirm_masked`).
-        That second look (``again``) is recorded only if the fault is not healed.
+        If another active fault may explain the symptom, record that; :meth:`masked` then returns the strike, so that
+        the caller can check it later. That second look (``again``) is recorded only if the fault is not healed.
         """
         deadline = time.monotonic() + patience_s
         while True:

@@ -43,8 +43,8 @@ class Stopped(Exception):
 class Runner:
     """Runs a completed plan against a cluster and records its history. ``lock`` are the facts of the plan's lock.
 
-    ``doubts`` is called with the whole history. What it returns is a reason why the run proves nothing, or "". ``ends``
-    can be set: it says whether the run ends early, at a violation.
+    ``doubts`` is called with the whole history, and returns what the stop entry says about its evidence, as
+    :func:`harness.run.doubts.doubts` does. ``ends`` can be set: it says whether the run ends early, at a violation.
     """
 
     def __init__(
