@@ -157,7 +157,7 @@ def doubt_of(history: History) -> str | None:
     """Return why the run proves nothing about the lock, neither that it is safe nor that it is not, or None.
 
     The stop entry says so if the lock's process ended itself or hung, if no server was contacted, if clients shared a
-    file, or if the simulator lacks what the lock called."""
+    file, if the simulator lacks what the lock called, or if entries of a client may be missing."""
     stops = history.nemesis("stop")
     doubt = (stops[-1].value or {}).get("doubt") if stops else None
     return None if doubt is None else f"the run proves nothing: {doubt}"

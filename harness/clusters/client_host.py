@@ -142,6 +142,11 @@ class ClientHost(ABC):
         if self._process.first_answer is not None:
             futures.wait([self._process.first_answer], REVIVAL)
 
+    @property
+    def has_answered(self) -> bool:
+        """Return whether the program has answered its first ping, which precedes its job."""
+        return self._process.first_answer is not None and self._process.first_answer.done()
+
     def expect_kill(self) -> None:
         """Note that the program is about to be killed."""
         self._process.kill_expected = True
@@ -214,18 +219,21 @@ class ClientHost(ABC):
             self._process.conversation.close()
 
 
-def end_histories(clients: Sequence[ClientHost], thaw: Callable[[], object], patience: float) -> None:
-    """End the histories of all clients at the same moment, now.
+def end_histories(clients: Sequence[ClientHost], thaw: Callable[[], object], patience: float) -> list[str]:
+    """End the histories of all clients at the same moment, now. Return the clients that live and do not answer within
+    ``patience`` seconds, so that their last entries may be missing.
 
     If one client were recorded for longer than the others, it could acquire a lock whose release was no longer
-    recorded. Entries sent before now may still be on their way: a ping's answer arrives after them. ``thaw`` resumes
-    paused clients; ``patience`` is the time limit in seconds.
+    recorded. Entries sent before now may still be on their way: a ping's answer arrives after them, and so does the end
+    of the program. A program that has not answered its first ping has no entries yet. ``thaw`` resumes paused clients.
     """
     now = time.monotonic_ns()
     for client in clients:
         client.hear_until(now)
     thaw()
-    futures.wait([client.conversation.request("ping") for client in clients], patience)
+    pings = {client.name: client.conversation.request("ping") for client in clients if client.has_answered}
+    late = futures.wait(pings.values(), patience).not_done
+    return [name for name, ping in pings.items() if ping in late]
 
 
 def _go(conversation: Conversation) -> None:

@@ -14,7 +14,7 @@ from harness.clusters.base import Host
 from harness.errors import UNKNOWN, HarnessError
 from harness.history.lock_keys import OnKeyChange
 
-from .client_host import ANSWER, ClientError, ClientHost, EntryThread, end_histories
+from .client_host import REVIVAL, ClientError, ClientHost, EntryThread, end_histories
 from .client_starts import ClientStarts
 
 Report = Callable[[str], None]
@@ -40,6 +40,7 @@ class RealCluster(ABC):
         self._waits: list[tuple[int, int]] = []
         self._problem = ""
         """The first failure in a thread that nobody waits for."""
+        self._unheard: list[str] = []
         self._ending = False
         """True when the run is over and only the removal is left, which no interrupt may cut short."""
 
@@ -69,7 +70,7 @@ class RealCluster(ABC):
         """End the histories of all clients at the same moment. ``thaw`` resumes paused programs."""
         self._starts.end()
         clients = [host for host in self.hosts if isinstance(host, ClientHost) and host.alive]
-        end_histories(clients, thaw, ANSWER)
+        self._unheard = end_histories(clients, thaw, REVIVAL)
 
     def interrupt(self) -> None:
         if not self._ending:
@@ -85,6 +86,10 @@ class RealCluster(ABC):
     def processor_waits(self) -> list[tuple[int, int]]:
         """See :class:`harness.clusters.abilities.hosts.ProcessorWaits`."""
         return self._waits
+
+    def unheard(self) -> list[str]:
+        """See :class:`harness.clusters.abilities.hosts.LastEntries`."""
+        return self._unheard
 
 
 def dated(lines: Iterable[tuple[int, str]], origin_ns: int) -> str:

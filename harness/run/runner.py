@@ -9,12 +9,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from harness.clusters.abilities import CLOCK_ERRORS, FREEZE, LOSSES, PROCESSOR_WAITS
+from harness.clusters.abilities import CLOCK_ERRORS, FREEZE, LAST_ENTRIES, LOSSES, PROCESSOR_WAITS
 from harness.clusters.base import Cluster, names
 from harness.documents.lock import LockFacts
 from harness.errors import LockFailed, MachineLost
 from harness.history import History, Op
 from harness.plan import Plan
+from harness.wording import listed
 from harness.worker.client_program import ClientJob, find_workload, stock_of
 
 from .exits import ExitWatch
@@ -89,11 +90,18 @@ class Runner:
             stop["doubt"] = str(error)
         finally:
             if "doubt" not in stop:
-                stop |= self._doubts(self.recorder.history)
+                stop |= {**self._missing_entries(), **self._doubts(self.recorder.history)}
             if loss := self._loss():
                 stop["doubt"] = loss
             self.recorder.nemesis("stop", {**stop, **self._processor_waits(), **self._clock_errors()}, at=self._end())
             self.recorder.close()
+
+    def _missing_entries(self) -> dict[str, Any]:
+        """Return the doubt about a history that may lack the last entries of a client, such as its release."""
+        found = LAST_ENTRIES.find(self._cluster)
+        if found is None or not (clients := found.unheard()):
+            return {}
+        return {"doubt": f"{listed(clients)} did not answer when the run ended, so that last entries may be missing"}
 
     def _processor_waits(self) -> dict[str, Any]:
         """Return how long programs waited for a processor; see :mod:`harness.checkers.overload`."""

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from harness.clusters.client_host import Entries, end_histories
+from harness.clusters import real_cluster
+from harness.clusters.client_host import ANSWER, Entries, end_histories
 from harness.clusters.conversation import Conversation, Unanswered
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.container_needs import Clients
 from harness.clusters.docker.hosts import ContainerClient
 from harness.clusters.programs import LocalProgram
+from harness.clusters.real_cluster import RealCluster
 
 Step = Callable[[DockerCluster, str], None]
 
@@ -26,6 +28,7 @@ class FakeChannel:
 
     errors = ("Killed",)
     alive = True
+    deaf = False
 
     def __init__(self, on_line: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self.say, self.end = on_line, on_end
@@ -37,7 +40,7 @@ class FakeChannel:
         if not self.alive:
             self.end()
             raise BrokenPipeError
-        if b'"ping"' in line:
+        if b'"ping"' in line and not self.deaf:
             number = line.split(b'"id":')[1].split(b",")[0].rstrip(b"}")
             self.say(b'{"id": %s, "ok": null}' % number)
 
@@ -54,9 +57,9 @@ class FakeBox:
         return self.channel
 
 
-def client(entries: Entries) -> tuple[ContainerClient, FakeBox]:
+def client(entries: Entries, name: str = "c0") -> tuple[ContainerClient, FakeBox]:
     box = FakeBox()
-    made = ContainerClient("c0", box, entries, {})  # type: ignore[arg-type]
+    made = ContainerClient(name, box, entries, {})  # type: ignore[arg-type]
     made.start(lambda box, pids: None)
     return made, box
 
@@ -136,12 +139,47 @@ def test_all_client_histories_end_at_the_same_moment() -> None:
         box.channel.say(b'{"entry": {"time": %d}}' % before)
         box.channel.say(b'{"entry": {"time": %d}}' % time.monotonic_ns())
 
-    end_histories([one], thaw, 1.0)
+    assert end_histories([one], thaw, 1.0) == []
     for _ in range(2):
         take = entries.get()
         assert take is not None
         take()
     assert heard == [before]
+
+
+class EndedCluster(RealCluster):
+    """A cluster whose run is over."""
+
+    def __init__(self, *clients: ContainerClient) -> None:
+        super().__init__()
+        self._clients = clients
+
+    @property
+    def hosts(self) -> tuple[ContainerClient, ...]:
+        return self._clients
+
+
+def test_a_starved_client_is_awaited_at_the_end() -> None:
+    """Its release would be missing, while the next client's acquire is there."""
+    one, box = client(Entries())
+    answer, box.channel.send = box.channel.send, lambda line: later.start()  # type: ignore[method-assign]
+    later = threading.Timer(2 * ANSWER, lambda: answer(b'{"op":"ping","id":2}'))
+    cluster = EndedCluster(one)
+    cluster._end_histories(lambda: None)
+    assert cluster.unheard() == []
+    assert later.finished.is_set()
+
+
+def test_only_a_living_client_that_does_not_answer_is_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is missing of one that was killed, or that has only been started."""
+    monkeypatch.setattr(real_cluster, "REVIVAL", 0.05)
+    (heard, box), (deaf, _), (killed, killed_box) = (client(Entries(), name) for name in ("c0", "c1", "c2"))
+    box.channel.deaf = False
+    monkeypatch.setattr(FakeChannel, "deaf", True)
+    new, _ = client(Entries(), "c3")
+    cluster = EndedCluster(heard, deaf, killed, new)
+    cluster._end_histories(killed_box.channel.end)
+    assert cluster.unheard() == ["c1"]
 
 
 def test_a_request_to_a_program_that_ends_is_unanswered() -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from harness.clusters.abilities import PROCESSORS
+from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.helper.cgroups import BUSY
+from harness.clusters.docker.processors import Processors
+from harness.clusters.real_cluster import RealCluster
 from harness.errors import UsageError
 from harness.faults.catalogue import build_fault, default_specs
 from harness.plan import FaultSpec, Plan
@@ -43,6 +47,26 @@ def test_a_busy_process_ends_with_the_helper() -> None:
     finally:
         load.kill()
         load.wait()
+
+
+class _Starved(DockerCluster):
+    """Notes the steps of its end."""
+
+    def __init__(self) -> None:
+        RealCluster.__init__(self)
+        self.done: list[str] = []
+        self._report = lambda line: None
+        self._processors = cast(Processors, SimpleNamespace(release=lambda: self.done.append("release")))
+
+    def _end_run(self) -> None:
+        self.done.append("last entries")
+
+
+def test_starved_clients_run_again_before_their_last_entries_are_awaited() -> None:
+    """A run that ends at a violation heals no fault. Otherwise it would be unknown, since a client answers late."""
+    cluster = _Starved()
+    cluster.stop_all()
+    assert cluster.done == ["release", "last entries"]
 
 
 def test_a_starved_server_answers_late_and_each_limit_needs_its_own_end(bench: Bench) -> None:

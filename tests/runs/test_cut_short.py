@@ -67,7 +67,7 @@ class _Containers(DockerCluster):
         RealCluster.__init__(self)
         self._names = []
         self._hosts = {}
-        self._sound, self._route = False, None
+        self._sound, self._route, self._processors = False, None, None
         self._report = lambda line: None
 
     def start_all(self) -> None:

@@ -11,6 +11,8 @@ from typing import cast
 import pytest
 
 from harness.checkers.base import doubt_of
+from harness.checkers.catalogue import chosen
+from harness.checkers.running import run_all
 from harness.clusters.base import Cluster
 from harness.errors import HarnessError
 from harness.history import History, HistoryWriter, Op
@@ -128,6 +130,25 @@ def test_the_loss_of_a_machine_ends_the_run_with_doubt(time_limit: float, reason
     (*_, ended) = runner.recorder.history
     assert ended.value == {"reason": reason, "doubt": "the host h1 was lost"}
     assert doubt_of(runner.recorder.history) == "the run proves nothing: the host h1 was lost"
+
+
+class _DeafClients(_ScriptedCluster):
+    """Two of its clients do not answer at the end."""
+
+    def unheard(self) -> list[str]:
+        return ["c0", "c2"]
+
+
+def test_a_run_proves_nothing_if_last_entries_may_be_missing() -> None:
+    """A release that is missing looks like an overlap."""
+    plan = complete(Plan(lock="redis-token", time_limit=0.02, settle=0.01))
+    runner = Runner(plan, find_facts("redis-token"), cast(Cluster, _DeafClients((100, 5000), lambda: None)))
+    runner.run()
+    verdicts = run_all(runner.recorder.history, chosen(()))
+    why = "c0 and c2 did not answer when the run ended, so that last entries may be missing"
+    assert {(verdict.valid, verdict.explanation) for verdict in verdicts.values()} == {
+        (None, f"the run proves nothing: {why}")
+    }
 
 
 class _FullDisk:

@@ -20,6 +20,7 @@ from .hosts import (
     ClientHangs,
     ClockErrors,
     ClusterFreeze,
+    LastEntries,
     MachineLosses,
     Processes,
     ProcessorQuotas,
@@ -98,6 +99,7 @@ RELEASES: Final[Ability[ServerReleases]] = Ability("releases", ServerReleases)
 PROCESSOR_WAITS: Final[Ability[ProcessorWaits]] = Ability("processor waits", ProcessorWaits)
 HOOKS: Final[Ability[ServerHooks]] = Ability("hooks", ServerHooks)
 CLOCK_ERRORS: Final[Ability[ClockErrors]] = Ability("clock errors", ClockErrors)
+LAST_ENTRIES: Final[Ability[LastEntries]] = Ability("last entries", LastEntries)
 LOSSES: Final[Ability[MachineLosses]] = Ability("losses", MachineLosses)
 ABILITIES: Final[tuple[Ability[Any], ...]] = (
     PROCESSES, HANGS, CANCELS, INTERRUPTS, CLOCKS, NETWORK, TRAFFIC, PACKETS, TAPS, LOCK_KEYS, DISKS, DATA_FILES,

@@ -150,6 +150,14 @@ class ClockErrors(Protocol):
 
 
 @runtime_checkable
+class LastEntries(Protocol):
+    """Clients whose entries take time to arrive."""
+
+    def unheard(self) -> list[str]:
+        """Return the clients that did not answer at the end of the run, so that their last entries may be missing."""
+
+
+@runtime_checkable
 class MachineLosses(Protocol):
     """Machines that can be lost in the middle of a run, by no fault of the plan."""
 

@@ -211,7 +211,6 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
             self._upgrades = Upgrades(self.servers, self._server, self.end)
         if PROCESSORS in self._needed.abilities:
             self._processors = Processors(self._helper, self._boxes)
-            self._closing.callback(self._processors.release)
 
     def _start_programs(self, site: Site, wanted: SiteRequest) -> None:
         """Start the resource, the clients and the servers, and what acts on their clocks and links."""
@@ -333,6 +332,8 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
         """Remove everything, however far the start got."""
         self._report("stopping programs")
         self._closing.callback(self._end_run)
+        if self._processors is not None:
+            self._closing.callback(self._processors.release)  # first: a starved client would answer late
         self._closing.close()
         self._report("")
 
