@@ -53,26 +53,22 @@ def run(
     plan = complete(plan, lock)
     if not remote_servers:
         refuse_remote_servers(plan)
-    started = datetime.now(UTC)
-    start = RunStart(plan, lock, store, started, reporter, record_wire, trace)
+    start = RunStart(plan, lock, store, datetime.now(UTC), reporter, record_wire, trace)
     start.report(f"{plan.kind} on {plan.cluster}")
     if store is not None:
         writable(store)
-    real = time.monotonic()
+    began = time.monotonic()
     recording = _recorded(start, interpreter, open_cluster)
-    real = time.monotonic() - real
+    took_s = round(time.monotonic() - began, 3)
     about = About(
         {**recording.cluster, "reason": reason},
-        f"{started:%Y-%m-%dT%H:%M:%SZ}",
+        f"{start.started:%Y-%m-%dT%H:%M:%SZ}",
         command,
-        round(real, 3),
+        took_s,
         recording.versions,
         recording.key_states,
     )
-    checkers = checker_catalogue.chosen(plan.checkers)
-    found = run_all(recording.history, checkers if reporter is None else reporter.checking(checkers))
-    store_trace(recording, start, found.values())
-    return judge(Recorded(plan, lock, recording.history, recording.folder, about), found)
+    return _judged(start, recording, about)
 
 
 def _recorded(
@@ -85,3 +81,11 @@ def _recorded(
     if start.plan.cluster == SSH:
         return record_on_own_machines(start, open_ssh(start.plan, start.report))
     return record_on_containers(start, open_cluster)
+
+
+def _judged(start: RunStart, recording: Recording, about: About) -> Result:
+    """Check the history of a run, and store the results with it."""
+    checkers = checker_catalogue.chosen(start.plan.checkers)
+    found = run_all(recording.history, checkers if start.progress is None else start.progress.checking(checkers))
+    store_trace(recording, start, found.values())
+    return judge(Recorded(start.plan, start.lock, recording.history, recording.folder, about), found)

@@ -62,22 +62,12 @@ class SupervisedRun:
 
         Raises HarnessError if the history cannot be written, or for a mistake of ours in the worker.
         """
-        request = SimulatedRequest(
-            plan=self._plan,
-            lock=self._lock,
-            watches_keys=self._keys is not None,
-            reports_progress=self._progress is not None,
-            reports_commands=self._commands is not None,
-            logs_messages=self._messages is not None,
-            packages=packages,
-        )
-        argument = msgspec.json.encode(request)
         versions: dict[str, str] = {}
         stop: Json = {"reason": "crashed"}
         try:
             result = workers.call(
                 "harness.run.simulated:run",
-                argument,
+                msgspec.json.encode(self._request(packages)),
                 self._on_frame,
                 interpreter=interpreter,
                 preload=preloaded(self._plan.lock),
@@ -97,6 +87,17 @@ class SupervisedRun:
                 self.recorder.nemesis("stop", stop)
             self.recorder.close()
         return versions
+
+    def _request(self, packages: tuple[str, ...]) -> SimulatedRequest:
+        return SimulatedRequest(
+            plan=self._plan,
+            lock=self._lock,
+            watches_keys=self._keys is not None,
+            reports_progress=self._progress is not None,
+            reports_commands=self._commands is not None,
+            logs_messages=self._messages is not None,
+            packages=packages,
+        )
 
     def _on_frame(self, kind: Frame, body: bytes) -> None:
         if kind is Frame.ENTRY:

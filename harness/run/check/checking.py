@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -100,15 +101,7 @@ def check(
     name = model if isinstance(model, str) else type(model).__name__
     found = find_model(model, options or {}) if isinstance(model, str) else model
     paths = [] if isinstance(history, History) else history_files(history)
-    file = ", ".join(map(str, paths))
-
-    def checked_calls(calls: Calls) -> Checked:
-        calls = calls if key is None else _calls_of_key(calls, key)
-        try:
-            return linearizable(calls, found, name=name, budget=budget, workers=workers)
-        except ModelError as error:
-            raise UsageError(f"{file}: {error}" if file else str(error)) from error
-
+    search = _Search(", ".join(map(str, paths)), name, key, budget, workers)
     begin = time.perf_counter()
     refusals = _refusals(found, name, failures)
     recordings = None if isinstance(history, History) else _recordings(paths, found, clock_error)
@@ -116,23 +109,43 @@ def check(
         if refusals:
             raise UsageError("--failures evidence: not for recordings, in which calls may be missing")
         middle = time.perf_counter()
-        checked = check_recordings(recordings, found, checked_calls)
-        return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
-    given = history if isinstance(history, History) else paths[0]
-    calls = _read(given, found, keyed, refusals, progress)
-    if isinstance(model, str):
-        found = _starting(found, calls, options or {})
-    if refusals:
-        found = WithRefusals(found)
-    middle = time.perf_counter()
-    if progress:
-        progress(1.0, "checking")
-    checked = checked_calls(calls)
-    if checked.verdict.valid is False and calls.settings.get("machine_clocks"):
-        checked = _certain(checked, calls, given, checked_calls)
-    pictures = tuple(replace(picture, file=file) for picture in checked.pictures)
-    checked = replace(checked, verdict=_explained(checked.verdict, calls, given), pictures=pictures)
-    return Report(checked, file, name, middle - begin, time.perf_counter() - middle)
+        checked = check_recordings(recordings, found, partial(search.check, found))
+    else:
+        given = history if isinstance(history, History) else paths[0]
+        calls = _read(given, found, keyed, refusals, progress)
+        if isinstance(model, str):
+            found = _starting(found, calls, options or {})
+        middle = time.perf_counter()
+        if progress:
+            progress(1.0, "checking")
+        checked = search.check_history(WithRefusals(found) if refusals else found, calls, given)
+    return Report(checked, search.file, name, middle - begin, time.perf_counter() - middle)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """How calls are checked; of one ``key`` only, if it is given. ``file`` and ``model`` are the names in messages."""
+
+    file: str
+    model: str
+    key: str | None
+    budget: Budget | None
+    workers: int
+
+    def check(self, model: Model, calls: Calls) -> Checked:
+        calls = calls if self.key is None else _calls_of_key(calls, self.key)
+        try:
+            return linearizable(calls, model, name=self.model, budget=self.budget, workers=self.workers)
+        except ModelError as error:
+            raise UsageError(f"{self.file}: {error}" if self.file else str(error)) from error
+
+    def check_history(self, model: Model, calls: Calls, given: History | Path) -> Checked:
+        """Check the calls of one history, and judge violations by what else it says."""
+        checked = self.check(model, calls)
+        if checked.verdict.valid is False and calls.settings.get("machine_clocks"):
+            checked = _certain(checked, calls, given, partial(self.check, model))
+        pictures = tuple(replace(picture, file=self.file) for picture in checked.pictures)
+        return replace(checked, verdict=_explained(checked.verdict, calls, given), pictures=pictures)
 
 
 def _refusals(model: Model, name: str, failures: Failures) -> frozenset[str]:
