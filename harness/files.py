@@ -89,6 +89,8 @@ def require_place(path: Path) -> None:
     try:
         if not path.exists():
             make_writable(path.parent)
+        elif path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         elif not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         elif path.is_file():

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 DEFAULTS = Plan(lock="")
 HUNT = "hunt.json"
+MOST_RUNS = 1_000_000
 
 
 def bisect_command(
@@ -98,8 +99,8 @@ def bisect_command(
     """
     from harness.studies.bisect_releases import BisectRequest
 
-    if runs < 1:
-        raise UsageError(f"runs must be at least 1, got {runs}")
+    if not 1 <= runs <= MOST_RUNS:
+        raise UsageError(f"runs must be from 1 to {MOST_RUNS:,}, got {runs:,}")
     if question is not None:
         plan, named = _read(question)
         refuse_strange_code(plan, question, trust=trust, allow=allow)

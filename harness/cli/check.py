@@ -18,7 +18,16 @@ from harness.wording import counted, first_sentence
 
 from .annotations import annotate
 from .completion import complete_models
-from .options import JsonOption, QuietOption, duration, named_options, printed, progress_on_stderr, single_command
+from .options import (
+    JsonOption,
+    QuietOption,
+    duration,
+    named_options,
+    positive,
+    printed,
+    progress_on_stderr,
+    single_command,
+)
 from .verdicts import print_verdict, print_word
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 TELL_S = 5.0
 """Seconds between two running verdicts."""
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+MOST_BYTES = 2**50
 
 
 HistoryArgument = Annotated[
@@ -106,12 +116,12 @@ def check_command(
         require_place(html)
     given: dict[str, Any] = {
         "options": named_options("model-option", model_option),
-        "budget": Budget(duration("budget", budget), _bytes(memory)),
+        "budget": Budget(positive("budget", budget), _bytes(memory)),
         "workers": workers,
         "keyed": keyed,
         "key": key,
         "failures": failures,
-        "clock_error": None if clock_error is None else duration("clock-error", clock_error),
+        "clock_error": None if clock_error is None else _not_negative("clock-error", clock_error),
     }
     report = (
         _followed(history, model, {**given, "store": out}, quiet=json or quiet)
@@ -176,9 +186,17 @@ def _followed(history: list[Path], model: str, given: dict[str, Any], *, quiet: 
 
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmMgG]?)(?:i?[bB])?", text)
-    if match is None:
-        raise UsageError(f"memory: expected a size such as 512M or 2G, got {text!r}")
-    return int(float(match[1]) * UNITS[match[2].lower()])
+    size = 0.0 if match is None else float(match[1]) * UNITS[match[2].lower()]
+    if not 1 <= size <= MOST_BYTES:
+        raise UsageError(f"memory: expected a size such as 512M or 2G, got {text[:40]!r}")
+    return int(size)
+
+
+def _not_negative(option: str, text: str) -> float:
+    found = duration(option, text)
+    if found < 0:
+        raise UsageError(f"{option} must not be negative, got {found:g} seconds")
+    return found
 
 
 def _draw(report: Report, path: Path) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from harness.errors import UsageError
-from harness.plan import SERVERS, SSH, Plan, refuse_untrusted, seconds
+from harness.plan import LONGEST_S, SERVERS, SSH, Plan, refuse_untrusted, seconds
 
 from . import completion
 from .command import Commands
@@ -231,7 +231,7 @@ def _option(option: str, text: str) -> tuple[str, Any]:
         raise UsageError(f"{option}: expected NAME=VALUE, got {text!r}")
     try:
         return name, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # not TOML, or an integer with more digits than Python converts
         return name, value
     except RecursionError as error:
         raise UsageError(f"{option}: the value of {name} is nested too deeply") from error
@@ -240,9 +240,12 @@ def _option(option: str, text: str) -> tuple[str, Any]:
 def duration(option: str, text: str) -> float:
     """Return the seconds of a duration such as ``"150ms"``, given with ``--option``; raises UsageError."""
     try:
-        return seconds(text)
+        found = seconds(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from error
+    if abs(found) > LONGEST_S:
+        raise UsageError(f"{option} must be at most {LONGEST_S:g} seconds, got {found:g}")
+    return found
 
 
 def positive(option: str, text: str) -> float:

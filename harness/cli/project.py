@@ -53,15 +53,17 @@ def _set_defaults_of_group(group: TyperGroup, path: Path, place: str, common: Ta
 def _set_defaults_of_command(command: TyperCommand, path: Path, values: Table) -> None:
     options = _options(command)
     defaults = {key: _given(path, key, value, options[key]) for key, value in values.items() if key in options}
-    command.context_settings["default_map"] = defaults
+    command.context_settings["default_map"] = {str(options[key].name): value for key, value in defaults.items()}
     for key, value in defaults.items():
         option = options[key]
         if value is True and not option.secondary_opts:  # otherwise no argument could win over the project
-            option.secondary_opts.append(f"--no-{key.rstrip('_').replace('_', '-')}")
+            option.secondary_opts.append(f"--no-{key.replace('_', '-')}")
 
 
 def _options(command: TyperCommand) -> dict[str, TyperOption]:
-    return {str(option.name): option for option in command.params if isinstance(option, TyperOption)}
+    """Return the options by their long names, with ``_`` for ``-``. A parameter may have another name: ``with_``."""
+    options = [option for option in command.params if isinstance(option, TyperOption)]
+    return {max(option.opts, key=len).removeprefix("--").replace("-", "_"): option for option in options}
 
 
 def _subtable(path: Path, place: str, table: Table, name: str) -> dict[str, Any]:

@@ -178,6 +178,8 @@ def remove(keys: Sequence[str] = ()) -> list[Environment]:
     none."""
     there = environments()
     for key in keys:
+        if not key:
+            raise UsageError("a key must not be empty: 'harness env clean' without a key removes all environments")
         if not any(one.key.startswith(key) for one in there):
             raise UsageError(f"no environment's key begins with {key!r}: 'harness env list' shows them")
     chosen = [one for one in there if not keys or one.key.startswith(tuple(keys))]

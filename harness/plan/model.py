@@ -6,6 +6,7 @@ what its run is expected to show (:class:`Expect`) is a scenario. :mod:`.toml` r
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, Literal, get_args
 
 import msgspec
@@ -319,8 +320,10 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             return
         names = [f"c{number}" for number in range(self.clients)]
         for client, hold in self.holds.items():
-            if hold <= 0 or client not in names:
-                raise UsageError(f"holds: expected c0 to {names[-1]} and more than 0 seconds, got {client} = {hold}")
+            if not 0 < hold <= LONGEST_S or client not in names:
+                raise UsageError(
+                    f"holds: expected c0 to {names[-1]} and seconds from 0 to {LONGEST_S:g}, got {client} = {hold}"
+                )
         for client, acquires in self.ends.items():
             if acquires < 0 or client not in names:
                 raise UsageError(f"ends: expected c0 to {names[-1]} and 0 acquires or more, got {client} = {acquires}")
@@ -338,6 +341,9 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             value = getattr(spec, "for_" if name == "for" else name)
             if value is not None and not low <= value <= LONGEST_S:
                 raise UsageError(f"fault {spec.fault!r}: {name} must be from {low:g} to {LONGEST_S:g}, got {value:g}")
+        for name, value in spec.params.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"fault {spec.fault!r}: params: {name} must be a finite number, got {value}")
         if spec.client is not None and not 0 <= spec.client < self.clients:
             raise UsageError(f"fault {spec.fault!r}: client must be from 0 to {self.clients - 1}, got {spec.client}")
 

@@ -31,9 +31,12 @@ def project_defaults(folder: Path | None = None) -> tuple[Path, dict[str, Any]]:
     if "harness" not in text:  # most projects have no such table; TOML has many ways to write one
         return path, {}
     try:
-        table = tomllib.loads(text).get("tool", {}).get("harness", {})
-    except (tomllib.TOMLDecodeError, AttributeError, RecursionError) as error:
+        tools = tomllib.loads(text).get("tool", {})
+    except (ValueError, RecursionError) as error:  # ValueError also for an integer with too many digits
         raise UsageError(f"{path}: {error}") from error
+    if not isinstance(tools, dict):
+        raise UsageError(f"{path}: tool: expected a table, got {tools!r}")
+    table = tools.get("harness", {})
     if not isinstance(table, dict):
         raise UsageError(f"{path}: {TABLE}: expected a table, got {table!r}")
     return path, table

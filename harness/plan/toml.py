@@ -148,7 +148,7 @@ def load(path: Path) -> Plan:
         raise UsageError(f"cannot read the plan {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not a text file (byte {error.start} is not UTF-8): expected TOML") from error
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # also for an integer with more digits than Python converts
         raise UsageError(f"{path} is not valid TOML: {error}") from error
     except RecursionError as error:
         raise UsageError(f"{path} is not a plan: its values are nested too deeply") from error

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, Final, NoReturn, Protocol
 
 from harness.clusters.base import RecordEntry
 from harness.errors import Ending, Interruption, LockFailed, ProcessEnds
@@ -20,6 +20,9 @@ from .interfaces import ClientSettings, Grant, Lock, LockContext
 from .recorded_calls import error_text
 from .resource import ResourceClient
 from .resource_calls import ResourceCalls
+
+LONGEST_LEASE_S: Final = 1e9
+"""Longest lease of a grant: its end in nanoseconds must fit a history."""
 
 
 class BodyFailed(Exception):
@@ -349,5 +352,5 @@ def _check_grant(grant: Grant) -> None:
     if not isinstance(grant.fence, int | str | None) or isinstance(grant.fence, bool):
         raise TypeError(f"a fence must be an int, a str or None, got {type(grant.fence).__name__}")
     valid = grant.valid_for
-    if valid is not None and not (isinstance(valid, int | float) and math.isfinite(valid)):
-        raise TypeError(f"valid_for must be seconds or None, got {valid!r}")
+    if valid is not None and not (isinstance(valid, int | float) and abs(valid) <= LONGEST_LEASE_S):
+        raise TypeError(f"valid_for must be None or at most {LONGEST_LEASE_S:g} seconds, got {valid!r}")

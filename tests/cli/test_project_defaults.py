@@ -47,6 +47,12 @@ def test_a_command_takes_its_defaults_from_the_project(project: Path, capsys: py
 
 
 @pytest.mark.slow
+def test_a_key_is_the_long_name_of_its_option(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project.write_text('[tool.harness.run]\nwith = ["no such requirement"]\n')
+    assert status_of("run", "redis-token") == 2
+    assert "no such requirement" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_an_argument_wins_over_the_project(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project.write_text(f'{ACCEPTING}[tool.harness.run]\ntime_limit = "20s"\n')
     document = run(capsys, "--time-limit", "8s", "--accept", "")
@@ -68,6 +74,8 @@ def test_an_argument_wins_over_the_project(project: Path, capsys: pytest.Capture
         ("[tool.harness.run.seed]\n", "tool.harness: seed: expected a value of --seed, got a table"),
         ("[tool.harness.run]\nout = 5\n", "tool.harness: out: expected a path in quotes, got 5"),
         ("[tool]\nharness = 3\n", "tool.harness: expected a table, got 3"),
+        ("tool = 3 # harness\n", "tool: expected a table, got 3"),
+        (f"[tool.harness]\nseed = {'1' * 5000}\n", "Exceeds the limit"),
         ("[ tool . harness ]\nrun = 3\n", "tool.harness.run: expected a table, got 3"),
         ("[tool]\nharness.sed = 3\n", "unknown key in tool.harness 'sed': did you mean seed"),
         ("[tool.harness]\nnoption = 3\n", "check, cluster, compare,"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -184,6 +185,20 @@ def test_commands_of_a_protocol_that_is_not_read_are_refused_on_docker(capsys: p
         ("cluster up", "missing argument 'kind'"),
         ("rnu redlock", "unknown command 'rnu': did you mean run?"),
         ("run redis-token --runs", "'--runs' requires an argument"),
+        ("check x --model lease-mutex --budget -1", "budget must be more than 0 seconds, got -1"),
+        (
+            f"check x --model lease-mutex --clock-error {'9' * 400}",
+            "clock-error must be at most 1e+08 seconds, got inf",
+        ),
+        ("check x --model lease-mutex --clock-error -5", "clock-error must not be negative, got -5 seconds"),
+        ("check x --model lease-mutex --memory 0", "memory: expected a size such as 512M or 2G, got '0'"),
+        (f"check x --model lease-mutex --memory {'9' * 400}", "memory: expected a size such as 512M or 2G, got '9999"),
+        ("check x --model lease-mutex --html .", "cannot write .: Is a directory"),
+        (
+            "check --model lease-mutex --follow tcp:127.0.0.1:99999",
+            "expected unix:PATH or tcp:HOST:PORT, got 'tcp:127.0.0.1:99999'",
+        ),
+        ("bisect x --package x --good 1 --bad 2 --runs 99999999999", "runs must be from 1 to 1,000,000, got 99,999"),
     ],
 )
 def test_invalid_arguments_are_one_line(arguments: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -194,3 +209,14 @@ def test_invalid_arguments_are_one_line(arguments: str, said: str, capsys: pytes
     assert told.err.startswith("harness: ")
     assert said in told.err
     assert told.err.count("\n") == 1
+
+
+def test_a_damaged_history_is_one_message_that_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cut, other = tmp_path / "cut.jsonl.gz", tmp_path / "other.jsonl.gz"
+    cut.write_bytes(gzip.compress(b'{"type": "ok"}\n' * 99)[:-9])
+    other.write_bytes(b"not compressed\n")
+    for path, why in ((cut, "Compressed file ended before"), (other, "Not a gzipped file")):
+        assert harness("check", str(path), "--model", "lease-mutex") == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"harness: {path}: cannot read the history: {why}")
+        assert said.count("\n") == 1

@@ -138,6 +138,10 @@ def test_environments_are_listed_and_removed(fake: FakeUv, capsys: pytest.Captur
         main(["env", "clean", first.key[:6]])
     assert ended.value.code == 0
     assert [one.key for one in store.environments()] == [second.key]
+    with pytest.raises(SystemExit) as ended:
+        main(["env", "clean", ""])  # as a shell gives an unset variable in quotes
+    assert ended.value.code == 2
+    assert [one.key for one in store.environments()] == [second.key]
     with pytest.raises(SystemExit):
         main(["env", "clean"])
     assert store.environments() == []

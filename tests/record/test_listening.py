@@ -151,9 +151,7 @@ def test_addresses_that_cannot_be_listened_on_are_refused(tmp_path: Path) -> Non
             Listener(f"unix:{tmp_path / path}", tmp_path)
     assert (tmp_path / "file").read_text() == "precious"
     busy.close()
-    with pytest.raises(EnvironmentLacking, match="cannot listen on tcp:"):
-        Listener("tcp:127.0.0.1:99999", tmp_path)
-    for wrong in ("tcp:7000", "tcp:localhost:http"):
+    for wrong in ("tcp:7000", "tcp:localhost:http", "tcp:127.0.0.1:99999"):
         with pytest.raises(UsageError, match="expected unix:PATH or tcp:HOST:PORT"):
             Listener(wrong, tmp_path)
 

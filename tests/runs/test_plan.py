@@ -62,9 +62,15 @@ def test_durations_in_toml_may_be_text(tmp_path: Path) -> None:
         ({"lock": "x", "discipline": "brave"}, "discipline must be one of trusting, checking, got 'brave'"),
         ({"lock": "x", "ttl": float("nan")}, "ttl must be seconds, at most 1e.08, got nan"),
         ({"lock": "x", "time_limit": float("inf")}, "time_limit must be seconds, at most 1e.08, got inf"),
-        ({"lock": "x", "holds": {"c9": 1.0}}, "holds: expected c0 to c4 and more than 0 seconds, got c9 = 1"),
+        ({"lock": "x", "holds": {"c9": 1.0}}, "holds: expected c0 to c4 and seconds from 0 to .*, got c9 = 1"),
+        ({"lock": "x", "holds": {"c0": float("nan")}}, "holds: expected c0 to c4 .*, got c0 = nan"),
+        ({"lock": "x", "holds": {"c0": 1e300}}, "holds: expected c0 to c4 .*, got c0 = 1e"),
         ({"lock": "x", "faults": [{"fault": "kill", "every": 0}]}, "fault 'kill': every must be from 0.001"),
         ({"lock": "x", "faults": [{"fault": "kill", "at": float("nan")}]}, "fault 'kill': at must be from 0"),
+        (
+            {"lock": "x", "faults": [{"fault": "latency", "at": 1, "params": {"jitter": float("nan")}}]},
+            "fault 'latency': params: jitter must be a finite number, got nan",
+        ),
         ({"lock": "x", "faults": [{"fault": "kill", "on": "read", "nth": 0}]}, "fault 'kill': nth must be from 1"),
         ({"lock": "x", "faults": [{"fault": "kill", "on": "read", "client": 5}]}, "client must be from 0 to 4, got 5"),
         ({"lock": "x", "faults": [{"fault": "kill"}]}, "fault 'kill': give one of 'at', 'every' and 'on'"),
@@ -89,6 +95,9 @@ def test_errors_in_plan_files_name_the_file(tmp_path: Path) -> None:
         load(path)
     path.write_text("lock = =\n")
     with pytest.raises(UsageError, match=r"plan.toml is not valid TOML: .*line 1"):
+        load(path)
+    path.write_text(f"lock = 'x'\nseed = {'1' * 5000}\n")
+    with pytest.raises(UsageError, match=r"plan.toml is not valid TOML: Exceeds the limit"):
         load(path)
     path.write_text("lock = 'x'\nttl = -2")
     with pytest.raises(UsageError, match=r"plan.toml: ttl must be more than 0 seconds, got -2"):

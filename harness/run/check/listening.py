@@ -26,6 +26,7 @@ PART: Final = 1 << 16
 """Bytes that are received at once."""
 LONGEST_LINE: Final = 1 << 20
 """Bytes after which a line without an end is refused: it is not from a recorder."""
+LARGEST_PORT: Final = 65535
 
 
 def is_address(path: Path) -> bool:
@@ -131,7 +132,7 @@ def _listening(address: str) -> socket.socket:
                 raise UsageError(f"{address}: this system has no {UNIX} sockets; use {TCP}HOST:PORT")
             return _unix(address.removeprefix(UNIX))
         host, _, port = address.removeprefix(TCP).rpartition(":")
-        if not (host and port.isdigit()):
+        if not (host and port.isdigit() and int(port) <= LARGEST_PORT):
             raise UsageError(f"expected {UNIX}PATH or {TCP}HOST:PORT, got {address!r}")
         return socket.create_server((host.strip("[]"), int(port)), family=_family(host))
     except (OSError, OverflowError) as error:

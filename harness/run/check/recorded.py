@@ -6,6 +6,7 @@ valid only if no call can be missing, and if the clocks as they read give no vio
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -67,10 +68,13 @@ class Recordings:
 
 def read_recordings(paths: Sequence[Path], model: Model, clock_error_ns: int | None) -> Recordings | None:
     """Read the recordings at ``paths``; None if there is one file, which is not a recording. Raises UsageError."""
-    try:
-        recordings = [read_recording(path) for path in paths]
-    except OSError as error:
-        raise UsageError(f"{error.filename}: cannot read the history: {error.strerror}") from error
+    recordings = []
+    for path in paths:
+        try:
+            recordings.append(read_recording(path))
+        except (OSError, EOFError, zlib.error) as error:  # the last two are of a damaged .gz
+            why = getattr(error, "strerror", None) or error
+            raise UsageError(f"{path}: cannot read the history: {why}") from error
     found = [one for one in recordings if one is not None]
     if len(paths) == 1 and not found:
         return None
