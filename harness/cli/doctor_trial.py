@@ -12,8 +12,8 @@ import docker
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
-from harness.clusters.conversation import Refused, Unanswered
-from harness.clusters.docker.containers.engine import Box, Deployment
+from harness.clusters.conversation import Refused
+from harness.clusters.docker.containers.engine import Box, ContainerError, Deployment
 from harness.clusters.docker.containers.helper_client import Helper
 from harness.clusters.docker.control import VARIABLE, ControlRoute, forced_way, open_route, refuses, unreached
 from harness.clusters.docker.images.base_image import explanation
@@ -59,7 +59,7 @@ def try_run(engine: docker.DockerClient, base: str, client: str) -> Trial:
             helper = Helper(deployment, client)
             closing.callback(helper.close)
             trial = _try_helper(helper, box, began)
-        except (DockerException, RequestException, Refused, Unanswered, RuntimeError, OSError) as error:
+        except (DockerException, RequestException, ContainerError, Refused, OSError) as error:
             reason = explanation(error) if isinstance(error, DockerException) else str(error)
             return Trial("", f"the helper container, which injects faults, does not work: {reason}")
     return trial

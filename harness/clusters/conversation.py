@@ -68,10 +68,13 @@ class Conversation:
                 future.set_exception(error)
         return future
 
-    def ask(self, op: str, *, patience: float = 10.0, **fields: Any) -> Any:
+    def ask(
+        self, op: str, *, patience: float = 10.0, meanwhile: Callable[[], None] = lambda: None, **fields: Any
+    ) -> Any:
         """Send a request and return its answer within ``patience`` seconds; raise :class:`Unanswered` or
-        :class:`Refused`."""
+        :class:`Refused`. ``meanwhile`` is called after the request was sent."""
         future = self.request(op, **fields)
+        meanwhile()
         try:
             return future.result(patience)
         except FutureTimeout as error:

@@ -7,24 +7,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.clusters import real_cluster
-from harness.clusters.client_host import ANSWER, Entries, end_histories
+from harness.clusters.client_host import ANSWER, ClientError, Entries, end_histories
 from harness.clusters.conversation import Conversation, Unanswered
+from harness.clusters.docker import cluster as docker_cluster
+from harness.clusters.docker import hosts
 from harness.clusters.docker.cluster import DockerCluster
 from harness.clusters.docker.container_needs import Clients
-from harness.clusters.docker.hosts import ContainerClient
+from harness.clusters.docker.containers.engine import ContainerError
+from harness.clusters.docker.containers.helper_client import Helper
+from harness.clusters.docker.hosts import ContainerClient, ServerHost
+from harness.clusters.docker.site import RESOURCE
 from harness.clusters.programs import LocalProgram
 from harness.clusters.real_cluster import RealCluster
+from harness.errors import UNKNOWN
 
 Step = Callable[[DockerCluster, str], None]
 
 
 class FakeChannel:
-    """A client program that answers pings at once unless it is cut off."""
+    """A program that answers pings at once unless it is cut off or ``deaf``."""
 
     errors = ("Killed",)
     alive = True
@@ -51,7 +59,7 @@ class FakeChannel:
 class FakeBox:
     ip = ""
 
-    def start(self, command: Any, on_line: Any, *, on_end: Any, environment: Any) -> FakeChannel:
+    def start(self, command: Any, on_line: Any, *, on_end: Any = lambda: None, environment: Any = None) -> FakeChannel:
         del command, environment
         self.channel = FakeChannel(on_line, on_end)
         return self.channel
@@ -193,6 +201,52 @@ def test_a_request_to_a_program_that_ends_is_unanswered() -> None:
     channel[0].alive = False
     future: Future[Any] = conversation.request("run")
     assert isinstance(future.exception(1), Unanswered)
+
+
+class SlowPrograms(DockerCluster):
+    """A cluster whose client and resource do not start in time."""
+
+    def __init__(self) -> None:
+        one, box = client(Entries())
+        box.channel.deaf = True
+        self._names = ["c0"]
+        self._hosts = {"c0": one}
+        self._boxes = {RESOURCE: FakeBox()}  # type: ignore[dict-item]
+        self._resource_config = ""
+        self._closing = ExitStack()
+
+    def _prepare(self, client: ContainerClient) -> Future[Any] | None:
+        """Have no lock to open."""
+
+
+def test_a_client_that_does_not_start_in_time_is_an_error_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker_cluster, "PREPARED", 0.01)
+    with pytest.raises(ClientError, match=r"no answer to 'ping' within 0\.01 s; it said: Killed") as caught:
+        SlowPrograms()._prepare_clients()
+    assert caught.value.exit_status == UNKNOWN
+
+
+def test_a_resource_that_does_not_start_in_time_is_an_error_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker_cluster, "PREPARED", 0.01)
+    with pytest.raises(ContainerError, match="the resource does not start: Killed") as caught:
+        SlowPrograms()._start_resource()
+    assert caught.value.exit_status == UNKNOWN
+
+
+def test_a_server_without_a_standby_is_an_error_with_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "REVIVAL", 0.01)
+    server = ServerHost("n1", "server", FakeBox(), ([], {}))  # type: ignore[arg-type]
+    with pytest.raises(ContainerError, match="nothing stands by on n1"):
+        server.start("kept", lambda box, pids: None)
+
+
+def test_a_kill_through_a_helper_that_has_ended_is_an_error_with_one_message() -> None:
+    box, resumed = FakeBox(), list[str]()
+    helper = Helper(SimpleNamespace(box=lambda *_, **__: box), "image")  # type: ignore[arg-type]
+    box.channel.end()
+    with pytest.raises(ContainerError, match=r"the helper container does not work: .*the program has ended"):
+        helper.kill(SimpleNamespace(pid=1), lambda: resumed.append("c0"))  # type: ignore[arg-type]
+    assert resumed == ["c0"], "a paused process dies only when it is resumed"
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from typing import Any
 from harness.clusters import kinds
 from harness.clusters.abilities import DATA_FILES, PROCESSORS, TAPS, Needs
 from harness.clusters.base import ClusterEndpoints, ObservedFacts, RecordEntry
-from harness.clusters.client_host import PREPARED, REVIVAL, EntryThread, preparing
-from harness.clusters.conversation import Refused, Unanswered
-from harness.clusters.docker.containers.engine import Box, connect, engine_errors, in_parallel
+from harness.clusters.client_host import PREPARED, EntryThread, preparing
+from harness.clusters.conversation import Refused
+from harness.clusters.docker.containers.engine import Box, ContainerError, connect, engine_errors, in_parallel
 from harness.clusters.docker.images.images import Images
 from harness.clusters.floods import Floods, floods_class
 from harness.clusters.host_clocks import HostClocks
@@ -230,14 +230,15 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
             servers, reader = frozenset(wanted.roles), self.servers.COMMANDS
             self._taps = CommandTap(clients, servers, reader, self.servers.gate, lambda name: self._pauses[name] > 0)
             self._closing.callback(self._taps.tap, None)
-        for name in self._names:
-            self._client(name).conversation.ask("ping", patience=REVIVAL)
 
     def _prepare_clients(self) -> None:
         """Prepare the clients' locks before the run, so that clients start when the plan says: on a busy machine the
         import of a library takes a second, the start of a Java virtual machine several."""
-        answers = [self._prepare(self._client(name)) for name in self._names]
+        clients = [self._client(name) for name in self._names]
         with preparing():
+            for client in clients:
+                client.conversation.ask("ping", patience=PREPARED)
+            answers = [self._prepare(client) for client in clients]
             for answer in filter(None, answers):
                 answer.result(PREPARED)
 
@@ -246,7 +247,7 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
         return None if lock is None else client.prepare(lock, self.endpoints())
 
     def _end_waits(self) -> None:
-        with contextlib.suppress(Refused, Unanswered):
+        with contextlib.suppress(ContainerError, Refused):
             self._waits = self._helper.processor_waits()
 
     def _begin_wire(self) -> None:
@@ -267,8 +268,8 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
         command = ["python3", "-m", "harness.worker.resource_server", str(RESOURCE_PORT), self._resource_config]
         channel = self._boxes[RESOURCE].start(command, lambda _: ready.set())
         self._closing.callback(channel.close)
-        if not ready.wait(REVIVAL * 2):
-            raise RuntimeError(f"the resource does not start: {' | '.join(channel.errors)}")
+        if not ready.wait(PREPARED):
+            raise ContainerError(f"the resource does not start: {' | '.join(channel.errors)}")
 
     def _start_clients(self) -> None:
         # Byte code of a copied module would be a change that the client's container is replaced for.

@@ -16,7 +16,7 @@ from harness.clusters.base import Role
 from harness.clusters.client_host import AGENT, REVIVAL, ClientHost, Entries
 from harness.clusters.conversation import Refused
 from harness.clusters.docker.containers.channel import Channel
-from harness.clusters.docker.containers.engine import Box
+from harness.clusters.docker.containers.engine import Box, ContainerError
 from harness.clusters.docker.containers.server_tools import SHELL
 
 STANDBY: Final = """restore=$1; shift
@@ -88,7 +88,7 @@ class ServerHost:
     def start(self, how: How, spare: Spare) -> None:
         """Run the program."""
         if not self.standing_by.wait(REVIVAL):
-            raise RuntimeError(f"nothing stands by on {self.name}")
+            raise ContainerError(f"nothing stands by on {self.name}")
         with self._lock:
             assert self._next is not None
             self.standing_by.clear()
@@ -103,7 +103,7 @@ class ServerHost:
         while not self._closed:
             try:
                 self.stand_by(spare)
-            except (APIError, OSError, RuntimeError, Refused):
+            except (APIError, OSError, ContainerError, Refused):
                 time.sleep(0.05)
             else:
                 return

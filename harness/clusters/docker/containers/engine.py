@@ -21,7 +21,7 @@ from docker.errors import APIError, DockerException, NotFound
 from requests.exceptions import RequestException
 
 from harness.clusters.docker.images.base_image import explanation
-from harness.errors import EnvironmentLacking
+from harness.errors import UNKNOWN, EnvironmentLacking, HarnessError
 from harness.record.clocks import BOOT_ID
 
 from .channel import Channel
@@ -45,6 +45,12 @@ GAVE_UP: Final = "unable to freeze"
 """Part of runc's message if processes did not freeze in time."""
 NO_TLS: Final = "use DOCKER_HOST=ssh://[user@]host, or a socket that is forwarded to it"
 INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
+
+
+class ContainerError(HarnessError):
+    """A program of this project in a container does not start or does not answer, perhaps on an overloaded machine."""
+
+    exit_status = UNKNOWN
 
 
 def client_of_engine(timeout_s: int) -> docker.DockerClient:
@@ -139,13 +145,13 @@ class Box:
         return Channel(raw, on_line, on_end, lambda: self._pid_of(made["Id"]), on_error)
 
     def _pid_of(self, program: str) -> int:
-        """Wait until the engine knows the program's process id; raise RuntimeError if the program has ended."""
+        """Wait until the engine knows the program's process id; raise ContainerError if the program has ended."""
         while True:
             about = self.client.api.exec_inspect(program)
             if about["Pid"]:
                 return int(about["Pid"])
             if about["ExitCode"] is not None:
-                raise RuntimeError(f"a program ended with {about['ExitCode']} before it was used")
+                raise ContainerError(f"a program ended with {about['ExitCode']} before it was used")
             time.sleep(0.002)
 
     def run_detached(self, command: list[str], environment: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from harness.clusters.conversation import Conversation, Unanswered
 from harness.errors import EnvironmentLacking
 from harness.record.clocks import monotonic_clock_name
 
-from .engine import Box, Deployment
+from .engine import Box, ContainerError, Deployment
 from .relay import Relay
 
 OPTIONS: Final[dict[str, Any]] = {
@@ -49,7 +49,7 @@ files of servers, or their memory through /proc, which may belong to other users
 
 class Helper:
     """Requests to ``python -m harness.clusters.docker.helper``; see :mod:`harness.clusters.docker.helper.server`.
-    A host is identified by its box."""
+    A host is identified by its box. Requests raise ContainerError if the helper does not answer."""
 
     def __init__(self, deployment: Deployment, image: str, privileges: Collection[Privilege] = ()) -> None:
         options = {**OPTIONS}
@@ -136,9 +136,7 @@ class Helper:
     def kill(self, box: Box, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Send SIGKILL to all processes in a box and wait until they have ended. ``meanwhile`` is called after the
         signal was sent: a paused process dies only when it is resumed."""
-        request = self._conversation.request("kill", pids=[box.pid])
-        meanwhile()
-        request.result(PATIENCE)
+        self._ask("kill", pids=[box.pid], meanwhile=meanwhile)
 
     def terminate(self, box: Box) -> None:
         """Send SIGTERM to all processes in a box, and do not wait."""
@@ -203,4 +201,4 @@ class Helper:
         try:
             return self._conversation.ask(op, patience=wait, **fields)
         except Unanswered as error:
-            raise RuntimeError(f"the helper container does not work: {error}") from error
+            raise ContainerError(f"the helper container does not work: {error}") from error
