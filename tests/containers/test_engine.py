@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
+from requests.exceptions import ReadTimeout
 
 from harness.clusters.docker.containers import engine
 from harness.errors import EnvironmentLacking
@@ -40,32 +41,100 @@ def test_an_interrupt_awaits_running_calls_and_starts_no_more(monkeypatch: pytes
     assert len(ended) == engine.AT_ONCE
 
 
-class StubbornApi:
-    """Counts an endpoint on one network whose container is gone."""
+class FakeApi:
+    """The containers, networks and volumes of an engine, each as (kind, run, name). It refuses to remove those in
+    ``refused``, with a reason; containers among them have lost their names."""
 
-    def __init__(self) -> None:
-        self.left = ["stubborn", "soft"]
+    def __init__(self, *left: tuple[str, str, str], refused: dict[str, str] | None = None) -> None:
+        self.left = list(left)
+        self.refused = refused or {}
 
-    def containers(self, **_: Any) -> list[Any]:
-        return []
+    def _things(self, kind: str, filters: dict[str, str]) -> list[dict[str, Any]]:
+        return [
+            {"Id": name, "Name": name, "Names": [] if name in self.refused else [f"/{name}"], "State": "running"}
+            for own, run, name in self.left
+            if own == kind and filters == engine._label_filter(run)
+        ]
 
-    def networks(self, **_: Any) -> list[dict[str, str]]:
-        return [{"Id": name, "Name": name} for name in self.left]
+    def containers(self, filters: dict[str, str], **_: Any) -> list[Any]:
+        return self._things("container", filters)
 
-    def volumes(self, **_: Any) -> dict[str, Any]:
-        return {"Volumes": None}
+    def networks(self, filters: dict[str, str]) -> list[Any]:
+        return self._things("network", filters)
 
-    def remove_network(self, name: str) -> None:
-        if name == "stubborn":
-            raise APIError("403", explanation="network has active endpoints")
-        self.left.remove(name)
+    def volumes(self, filters: dict[str, str]) -> dict[str, Any]:
+        return {"Volumes": self._things("volume", filters) or None}
+
+    def _remove(self, name: str, **_: Any) -> None:
+        if name in self.refused:
+            raise APIError("409", explanation=self.refused[name])
+        self.left = [thing for thing in self.left if thing[2] != name]
+
+    remove_container = remove_network = remove_volume = _remove
 
 
-def test_networks_that_cannot_be_removed_are_reported_after_all_else_is_removed() -> None:
-    api = StubbornApi()
-    with pytest.raises(EnvironmentLacking, match="stubborn: network has active endpoints"):
-        engine.remove(SimpleNamespace(api=api), ["a run"])  # type: ignore[arg-type]
-    assert api.left == ["stubborn"]
+def remove(api: FakeApi, *runs: str) -> list[str]:
+    return engine.remove(SimpleNamespace(api=api), runs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a-n1", "driver failed to remove root filesystem"),
+        ("a", "network has active endpoints"),
+        ("a-data", "volume is in use"),
+    ],
+)
+def test_what_cannot_be_removed_is_reported_after_all_else_is_removed(name: str, reason: str) -> None:
+    things = [("container", "a", "a-n1"), ("container", "a", "a-n2"), ("network", "a", "a"), ("network", "a", "a2"),
+              ("volume", "a", "a-data"), ("container", "b", "b-n1"), ("network", "b", "b")]  # fmt: skip
+    api = FakeApi(*things, refused={name: reason})
+    with pytest.raises(EnvironmentLacking, match=f"refuses to remove {name}: {reason}: restart it"):
+        remove(api, "a", "b")
+    assert [thing[2] for thing in api.left] == [name]
+
+
+def test_things_that_are_gone_already_are_not_named() -> None:
+    class Forgetful(FakeApi):
+        def remove_network(self, name: str, **_: Any) -> None:
+            raise NotFound(f"no such network: {name}")
+
+    assert remove(Forgetful(("container", "a", "a-n1"), ("network", "a", "a")), "a") == ["a-n1"]
+
+
+def test_a_removal_by_another_process_is_awaited() -> None:
+    """The network can be removed only when its containers are gone."""
+
+    class Busy(FakeApi):
+        def wait(self, name: str, *, timeout: float, condition: str) -> None:
+            assert (condition, timeout) == ("removed", engine.REMOVAL_S)
+            del self.refused[name]
+            self._remove(name)
+
+        def remove_network(self, name: str, **_: Any) -> None:
+            assert not self.refused, "it has active endpoints"
+            self._remove(name)
+
+    api = Busy(
+        ("container", "a", "a-n1"), ("network", "a", "a"),
+        refused={"a-n1": "removal of container a-n1 is already in progress"},
+    )  # fmt: skip
+    assert remove(api, "a") == ["a-n1", "a"]
+    assert not api.left
+
+
+def test_a_removal_by_another_process_that_does_not_end_is_reported() -> None:
+    class Stuck(FakeApi):
+        def wait(self, name: str, *, timeout: float, condition: str) -> None:
+            raise ReadTimeout(f"{name} is not {condition} within {timeout} s")
+
+    api = Stuck(
+        ("container", "a", "a-n1"), ("container", "a", "a-n2"),
+        refused={"a-n1": "removal of container a-n1 is already in progress"},
+    )  # fmt: skip
+    with pytest.raises(EnvironmentLacking, match="a-n1: a-n1 is not removed within 60 s"):
+        remove(api, "a")
+    assert [thing[2] for thing in api.left] == ["a-n1"]
 
 
 class LoadedApi:

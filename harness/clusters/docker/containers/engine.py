@@ -43,6 +43,10 @@ FREEZES: Final = 5
 """The most attempts to freeze a container."""
 GAVE_UP: Final = "unable to freeze"
 """Part of runc's message if processes did not freeze in time."""
+BEING_REMOVED: Final = "is already in progress"
+"""Part of the engine's message if another process is removing the container."""
+REMOVAL_S: Final = 60
+"""Seconds for which a removal by another process is awaited."""
 NO_TLS: Final = "use DOCKER_HOST=ssh://[user@]host, or a socket that is forwarded to it"
 INSTALL: Final = "apt-get install docker.io (or your system's), start it, or point DOCKER_HOST to an engine"
 
@@ -314,39 +318,54 @@ def _alive(owner: str) -> bool:
 def remove(client: docker.DockerClient, runs: Iterable[str]) -> list[str]:
     """Remove all containers, networks and volumes of these runs and return their names.
 
-    Raises EnvironmentLacking, after everything else was removed, for networks that the engine refuses to remove: it may
-    still count an endpoint whose container is gone.
+    Raises EnvironmentLacking, after everything else was removed, for what the engine refuses to remove: it may for
+    instance still count a network's endpoint whose container is gone.
     """
     api = client.api
     gone: list[str] = []
     stuck: list[str] = []
 
-    def kill(container: dict[str, Any]) -> None:
-        if container["State"] == "paused":  # a paused process cannot be killed
-            with contextlib.suppress(APIError):
-                api.unpause(container["Id"])
-        with contextlib.suppress(NotFound):
-            api.remove_container(container["Id"], force=True, v=True)
-            gone.append(container["Names"][0].removeprefix("/"))
+    def attempt(name: str, removal: Callable[[], object]) -> None:
+        try:
+            removal()
+        except NotFound:
+            pass
+        except (APIError, RequestException) as error:
+            stuck.append(f"{name}: {explanation(error)}")
+        else:
+            gone.append(name)
 
     for run in runs:
-        in_parallel([partial(kill, container) for container in _containers(client, run)])
+        in_parallel([
+            partial(attempt, _name_of(container), partial(_remove_container, api, container))
+            for container in _containers(client, run)
+        ])  # fmt: skip
         for network in _networks(client, run):
-            try:
-                api.remove_network(network["Id"])
-            except NotFound:
-                continue
-            except APIError as error:
-                stuck.append(f"{network['Name']}: {error.explanation}")
-            else:
-                gone.append(network["Name"])
+            attempt(network["Name"], partial(api.remove_network, network["Id"]))
         for volume in _volumes(client, run):
-            with contextlib.suppress(NotFound):
-                api.remove_volume(volume["Name"], force=True)
-                gone.append(volume["Name"])
+            attempt(volume["Name"], partial(api.remove_volume, volume["Name"], force=True))
     if stuck:
         raise EnvironmentLacking(f"the engine refuses to remove {'; '.join(stuck)}: restart it, and try again")
     return gone
+
+
+def _name_of(container: dict[str, Any]) -> str:
+    """Return a container's name, or its id: one that is being removed may have lost its name."""
+    name: str = next(iter(container["Names"]), container["Id"])
+    return name.removeprefix("/")
+
+
+def _remove_container(api: Any, container: dict[str, Any]) -> None:
+    """Remove a container and its anonymous volumes, or wait until another process has removed it."""
+    if container["State"] == "paused":  # a paused process cannot be killed
+        with contextlib.suppress(APIError):
+            api.unpause(container["Id"])
+    try:
+        api.remove_container(container["Id"], force=True, v=True)
+    except APIError as error:
+        if BEING_REMOVED not in str(error):
+            raise
+        api.wait(container["Id"], timeout=REMOVAL_S, condition="removed")
 
 
 # Lists only: inspecting an object blocks while the engine works on it, also for another run.
