@@ -50,7 +50,8 @@ class CommandTap:
         for one in before:
             one.close()
         if tap is not None:
-            self._taps = [self._tapped(client, tap) for client in self._clients.values()]
+            for client in self._clients.values():  # one by one, so that those before a failure are known and closed
+                self._taps.append(self._tapped(client, tap))
 
     def _tapped(self, client: ContainerClient, tap: Tap) -> _ClientTap:
         found = _ClientTap(client, self._servers, self._reader, self._paused, tap)
