@@ -22,7 +22,7 @@ event loop of the client's process (:mod:`.asynchronous`).
 
 Lost answers are counted only on clients that the harness opened (the first two rows of the table). After a lost answer
 "not acquired" is reported as an unknown outcome, because redis-py may have sent the request twice. A class with its own
-``open`` is expected to raise :class:`Indeterminate` itself. If a class opens its own connections (``servers``,
+``open`` is expected to raise :class:`.base.Indeterminate` itself. If a class opens its own connections (``servers``,
 ``connection_list``), its lost answers cannot be counted, and its "not acquired" is accepted as it is. If it hides a
 lost answer, its lock may seem stuck for a ttl.
 """

@@ -14,7 +14,8 @@ from harness.history import History
 
 
 def blamed(violation: Violation, history: History) -> Violation:
-    """Return ``violation`` with the cause that :mod:`..leases` finds, if its calls are two grants of a lock.
+    """Return ``violation`` with the cause that :mod:`harness.checkers.leases` finds, if its calls are two grants of
+    a lock.
 
     The later grant must be during the hold of the other client. ``history`` is the one that was checked, in the order
     of time. Other violations are returned unchanged.

@@ -30,9 +30,9 @@ def required_releases(lock: str, with_: Sequence[str]) -> Mapping[str, str]:
 
 
 def published_releases(lock: str, package: str) -> tuple[Release, ...]:
-    """Return the releases of a library of a lock's program, in the order of their versions, as :func:`.releases.
-    releases` does for one of Python. Raises UsageError for an unknown library, EnvironmentLacking if the tool that
-    builds the program cannot list them."""
+    """Return the releases of a library of a lock's program, in the order of their versions, as
+    :func:`.releases.releases` does for one of Python. Raises UsageError for an unknown library, EnvironmentLacking if
+    the tool that builds the program cannot list them."""
     runtime = program_runtime(lock)
     library, listed = library_named(runtime, package), RUNTIMES[runtime].listed
     assert listed is not None, "a runtime whose libraries can be named can list them"

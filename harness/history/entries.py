@@ -36,8 +36,8 @@ class Numbers(dict[Any, int]):
 class Block:
     """Some consecutive entries.
 
-    ``value`` exists only if values were wanted; ``fence``, ``lease`` and ``good``, as in :class:`Calls`, exist only if
-    grants were wanted. ``line`` is the position of each entry in the file.
+    ``value`` exists only if values were wanted; ``fence``, ``lease`` and ``good``, as in :class:`.calls.Calls`, exist
+    only if grants were wanted. ``line`` is the position of each entry in the file.
     """
 
     time: Ints

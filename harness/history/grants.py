@@ -31,7 +31,7 @@ class TokenError(ValueError):
 
 
 def grant_columns(grants: Sequence[Any], *, tokens: bool) -> tuple[Ints, Ints, Marks]:
-    """Return ``fence``, ``lease`` and ``good`` of :class:`Calls` for these answers.
+    """Return ``fence``, ``lease`` and ``good`` of :class:`.calls.Calls` for these answers.
 
     Any other answer is a token. Without ``tokens``, tokens are not read and ``fence`` has NO_FENCE
     only. With ``tokens``, raises :class:`TokenError` for a token that is not a whole number of at most 63 bits.

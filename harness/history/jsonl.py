@@ -65,7 +65,7 @@ def _numbered(names: Iterable[Any], numbers: Numbers) -> Codes:
 
 
 class Reader:
-    """Reads blocks of whole lines; ``values.found`` has the values of :class:`Calls`."""
+    """Reads blocks of whole lines; ``values.found`` has the values of :class:`.calls.Calls`."""
 
     def __init__(self, source: str, wants: Wants) -> None:
         self.entries = Entries(source)

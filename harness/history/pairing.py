@@ -21,7 +21,7 @@ GRANTS: Final = ("fence", "lease", "good")
 
 
 def paired(entries: Entries, refusals: Collection[str] = ()) -> Calls:
-    """Return the calls of ``entries``, and consume its blocks. Raises :class:`HistoryError`."""
+    """Return the calls of ``entries``, and consume its blocks. Raises :class:`harness.history.HistoryError`."""
     pairing = Pairing(entries, sum(map(len, entries.blocks)), refusals)
     while entries.blocks:
         pairing.add(entries.blocks.popleft())
@@ -48,8 +48,8 @@ class Pairing:
     def add(self, block: Block) -> None:
         """Add the next entries.
 
-        Raises :class:`HistoryError` for a completion that its process did not invoke, and for an invocation while
-        another call of its process is open.
+        Raises :class:`harness.history.HistoryError` for a completion that its process did not invoke, and for an
+        invocation while another call of its process is open.
         """
         if self._origin is None and len(block):
             self._origin = int(block.time[0])

@@ -22,7 +22,7 @@ OPENED: Final = 0
 """Entry ``(OPENED, stream, time, client, server, name)``: a connection, with the name of its stream to the server."""
 REQUEST: Final = 1
 """Entry ``(REQUEST, stream, time, data, process, place)``: a client sent data. ``process`` is that of the lock's call
-in progress, and ``place`` the number of a :data:`Place`; :data:`NOBODY` if there is none."""
+in progress, and ``place`` the number of a :data:`.places.Place`; :data:`NOBODY` if there is none."""
 REPLY: Final = 2
 """Entry ``(REPLY, stream, time, data)``: a server sent data."""
 ARRIVED: Final = 3

@@ -34,7 +34,8 @@ OpenCluster = Callable[[Plan, Callable[[str], None]], Cluster]
 
 @dataclass(frozen=True, slots=True)
 class ImagesRequest:
-    """Plans of one lock, and the servers to run them on: images, names of releases, or :data:`DEFAULT`."""
+    """Plans of one lock, and the servers to run them on: images, names of releases, or
+    :data:`.server_images.DEFAULT`."""
 
     plans: tuple[VersionPlan, ...]
     images: tuple[str, ...]

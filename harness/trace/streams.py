@@ -1,4 +1,4 @@
-"""Logged entries of a simulation as connections with pieces of data."""
+"""Logged entries of a run as connections with pieces of data."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Agent:
     # The history.
 
     def record(self, **fields: Any) -> None:
-        """Record one entry of the history by sending it to the control side; a :data:`harness.clusters.base.Record`."""
+        """Send an entry of the history to the control side; a :data:`harness.clusters.base.RecordEntry`."""
         self._mine.waits = event(fields["f"], fields["type_"]) in self._stops
         message: Message = {"entry": fields, "waits": True} if self._mine.waits else {"entry": fields}
         if self._sockets is not None:

@@ -269,7 +269,7 @@ class ClientLinks:
 
 
 class ProxyTrap:
-    """Trap for one message on a proxied link; implements :class:`harness.clusters.base.MessageTrap`."""
+    """Trap for one message on a proxied link; implements :class:`harness.clusters.abilities.network.MessageTrap`."""
 
     def __init__(self, links: ClientLinks, server: str, direction: Direction, name: str) -> None:
         self._where = (links, server, direction, name)

@@ -24,10 +24,10 @@ GetSequencer          handle                                              sequen
 CheckSequencer        sequencer                                           valid
 ====================  ==================================================  ============================================
 
-Answers: ``{"n": 7, "ok": {...}}`` or ``{"n": 7, "error": CODE}`` with one of :data:`ERRORS`. ``not-master`` has a field
-``master``, a host name or null; ``stale-epoch`` has a field ``epoch``. A handle is an object that the client returns
-unchanged: its id, the epoch it was opened in, and the name and instance of the file, so that a new master can recreate
-it. A sequencer is a string with the generation, mode and name of a lock.
+Answers: ``{"n": 7, "ok": {...}}`` or ``{"n": 7, "error": CODE}`` with a code such as :data:`NOT_FOUND`. ``not-master``
+has a field ``master``, a host name or null; ``stale-epoch`` has a field ``epoch``. A handle is an object that the
+client returns unchanged: its id, the epoch it was opened in, and the name and instance of the file, so that a new
+master can recreate it. A sequencer is a string with the generation, mode and name of a lock.
 
 Messages between replicas have ``k`` instead of ``op``: see :mod:`harness.sim.servers.chubby.replica`.
 """

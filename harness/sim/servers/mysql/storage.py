@@ -69,7 +69,7 @@ class TableIndex:
     keys: list[Key] = field(default_factory=list)
     entries: dict[Key, Any] = field(default_factory=dict)
     locks: dict[Key, list[Any]] = field(default_factory=dict)
-    """Queues of :class:`harness.sim.servers.mysql.locks.Lock`."""
+    """Queues of :class:`harness.sim.servers.mysql.locks.RecordLock`."""
 
     def prefix(self, row: Sequence[Value]) -> Key:
         """Return the part of a row's key that consists of the declared columns."""

@@ -133,7 +133,7 @@ class ClientState:
         self.skip_replies = 0
         self.wait_offset = 0
         self.replica: Any = None
-        """The :class:`ReplicaState` if the client is a replica, else None."""
+        """The :class:`.replication.ReplicaState` if the client is a replica, else None."""
         self.last_command = b"NULL"
 
     def write(self, reply: Reply) -> None:
