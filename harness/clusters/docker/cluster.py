@@ -55,6 +55,13 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
     """
 
     backend = "docker"
+    # The parts that only some runs need.
+    _disks: Disks | None = None
+    _floods: Floods | None = None
+    _taps: CommandTap | None = None
+    _processors: Processors | None = None
+    _data_files: DataFiles | None = None
+    _upgrades: Upgrades | None = None
 
     def __init__(
         self,
@@ -82,12 +89,6 @@ class DockerCluster(RealCluster, LinkMethods, ProcessMethods, ClockMethods):
         self._names = self._needed.client_names
         self._seed = seed
         self._resource_config = resource
-        self._disks: Disks | None = None
-        self._floods: Floods | None = None
-        self._taps: CommandTap | None = None
-        self._processors: Processors | None = None
-        self._data_files: DataFiles | None = None
-        self._upgrades: Upgrades | None = None
         self._report = report
         self._about: ObservedFacts = {}
         self._sound = False
