@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import math
 import os
 import socket as real
 import stat
@@ -302,7 +303,7 @@ class SimSocket:
             if value is not None and value < 0:
                 raise ValueError("Timeout value out of range")
             self._timeout = value
-            self._timeout_ns = None if value is None else int(value * SECOND)
+            self._timeout_ns = None if value is None else math.ceil(value * SECOND)  # CPython rounds up, too
 
     def gettimeout(self) -> float | None:
         return self._timeout

@@ -103,6 +103,19 @@ def test_connecting_across_a_cut_times_out() -> None:
     assert world.run(main) == [2.0]
 
 
+@pytest.mark.parametrize("timeout", [2.3e-13, 0.9e-9, 1.1e-9])
+def test_a_receive_with_less_than_a_nanosecond_left_times_out(timeout: float) -> None:
+    """Clients subtract times from deadlines, and rounding leaves such differences."""
+
+    def main() -> None:
+        sock = socket.create_connection(("b", 7), timeout=1)
+        sock.settimeout(timeout)
+        with pytest.raises(TimeoutError):
+            sock.recv(10)
+
+    TwoHostWorld().run(main)
+
+
 def test_lost_packets_are_resent_and_arrive_late() -> None:
     world = TwoHostWorld(seed=3)
     world.network.link("a", "b").add_impairment(Impairment(loss=0.5))
