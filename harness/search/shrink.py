@@ -273,6 +273,7 @@ def _without_client(plan: Plan, gone: int) -> Plan:
         clients=plan.clients - 1,
         faults=faults,
         holds={renamed(client): hold for client, hold in plan.holds.items() if client != f"c{gone}"},
+        ends={renamed(client): acquires for client, acquires in plan.ends.items() if client != f"c{gone}"},
         delays=tuple(
             with_(delay, source=renamed(delay.source), target=renamed(delay.target))
             for delay, gone_ in ends

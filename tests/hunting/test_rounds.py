@@ -212,6 +212,13 @@ def test_shrinking_keeps_holds_within_the_lease(ttl: float) -> None:
     assert any(simpler.hold != overrun.hold for step in STEPS for simpler in step(overrun, request))
 
 
+def test_shrinking_renumbers_the_ends_of_the_remaining_clients() -> None:
+    plan = Plan(lock="redis-token", clients=3, sections=4, ends={"c1": 0, "c2": 5})
+    request = HuntRequest(lock="redis-token").completed()
+    fewer = [simpler for step in STEPS for simpler in step(plan, request) if simpler.clients == 2 and simpler.ends]
+    assert [simpler.check().ends for simpler in fewer] == [{"c1": 0}, {"c1": 5}, {"c0": 0, "c1": 5}]
+
+
 def test_shrinking_rejects_candidates_that_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     def fragile(plan: Plan) -> Trial:
         if plan.clients < 3:
