@@ -44,6 +44,8 @@ TESTED: Final = "3.11, 3.12 or 3.13"
 _PID: Final = 4242
 """Result of ``os.getpid`` on every simulated host."""
 _VERSION = cache(importlib.metadata.version)
+_INHERITED: Final = object()
+"""Original value of an attribute that a class inherits."""
 
 # Sockets.
 
@@ -238,7 +240,10 @@ def virtual() -> Iterator[None]:
             _set_running_loop(outer)
             pools.forget_workers()
             for owner, name, original in undo:
-                setattr(owner, name, original)
+                if original is _INHERITED:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, original)
 
 
 def _take_running_loop() -> Any:
@@ -268,10 +273,8 @@ def _install() -> list[Replacement]:
     undo: list[Replacement] = []
     new_of: dict[int, Any] = {}
     for owner, name, new in list(_replacements()):
-        original = owner.__dict__[name]
-        new_of.setdefault(id(original), new)
+        original = vars(owner).get(name, _INHERITED)
         undo.append((owner, name, original))
-    for owner, name, original in undo:
-        setattr(owner, name, new_of[id(original)])
+        setattr(owner, name, new if original is _INHERITED else new_of.setdefault(id(original), new))
     undo.extend(captured.replace(new_of))
     return undo

@@ -3,6 +3,9 @@
 ``concurrent.futures.thread`` starts threads while it holds one lock of the whole process. On a simulated host a start
 waits until the new thread runs. With one shared lock, the pool of one host would block the pools of all other hosts,
 for ever if the first host is killed meanwhile. So each host gets a lock of its own.
+
+``concurrent.futures.wait`` returns sets of futures, whose order depends on addresses. The futures of simulated hosts
+have hashes that depend on the order of their creation alone.
 """
 
 from __future__ import annotations
@@ -19,13 +22,16 @@ from typing import Any, Final
 
 from greenlet import getcurrent
 
-from .dispatch import Replacement, dispatch
+from .dispatch import Replacement, Virtual, dispatch
 from .kernel import Life, SimulationClosed, Task
 from .locks import SimLock
 from .threads import is_simulated
 
 _CPUS: Final = 4
 """Result of ``os.cpu_count`` on a simulated host. The size of a pool must not depend on the real machine."""
+
+_NUMBER: Final = "_simulated_number"
+"""Attribute of a future that a simulated task has made. Other futures do not have it."""
 
 
 class _PerHostLock:
@@ -60,6 +66,21 @@ class _QuietLogger:
         return getattr(self._real, name)
 
 
+def _number(real: Callable[..., None]) -> Virtual:
+    """Return ``Future.__init__``, which gives the future its number."""
+
+    def init(task: Task, future: futures.Future[Any], *args: Any, **kwargs: Any) -> None:
+        real(future, *args, **kwargs)
+        future.__dict__[_NUMBER] = task.kernel.next_number()
+
+    return init
+
+
+def _hash_of(future: futures.Future[Any]) -> int:
+    number: int | None = future.__dict__.get(_NUMBER)
+    return object.__hash__(future) if number is None else number
+
+
 def _cpu_count(real: Any) -> Any:
     return lambda: _CPUS if type(getcurrent()) is Task else real()
 
@@ -89,6 +110,8 @@ def replacements() -> Iterator[Replacement]:
     """Yield the replacements that thread pools need."""
     yield pools, "_global_shutdown_lock", _PerHostLock(pools._global_shutdown_lock)
     yield pools, "_worker", dispatch(pools._worker, _noted_worker(pools._worker))
+    yield futures.Future, "__init__", dispatch(futures.Future.__init__, _number(futures.Future.__init__))
+    yield futures.Future, "__hash__", _hash_of
     yield futures, "LOGGER", _QuietLogger(futures.LOGGER)
     for name in ("cpu_count", "process_cpu_count"):  # the latter is new in Python 3.13
         if hasattr(os, name):

@@ -39,6 +39,7 @@ MORE = [
     ("redis-reentrant", "connection-reset", "redis-single"),
     ("redis-watchdog", "client-pause", "redis-single"),
     ("redlock", "packet-loss", "redis-independent"),
+    ("tests.runs.parallel_redlock:ParallelRedlock", "client-pause", "redis-independent"),
     ("kazoo-lock", "connection-reset", "zookeeper"),
     ("etcd3-lock", "client-pause", "etcd"),
     ("chubby-etcd", "latency", "etcd"),

@@ -271,6 +271,7 @@ def test_all_patches_are_undone_at_the_end() -> None:
     assert others == (
         socket.socket, threading.Lock, datetime.datetime, random.random, os.urandom, sleep_by_name, uuid.uuid4,
     )  # fmt: skip
+    assert "__hash__" not in vars(concurrent.futures.Future), "it is inherited again"
 
 
 def test_the_tested_versions_of_python_are_the_declared_ones() -> None:
