@@ -43,6 +43,8 @@ TESTED: Final = "3.11, 3.12 or 3.13"
 """The versions of CPython on which CI runs the simulator."""
 _PID: Final = 4242
 """Result of ``os.getpid`` on every simulated host."""
+_PARENT_PID: Final = 4241
+"""Result of ``os.getppid`` on every simulated host."""
 _VERSION = cache(importlib.metadata.version)
 _INHERITED: Final = object()
 """Original value of an attribute that a class inherits."""
@@ -119,6 +121,22 @@ def _socket_replacements() -> Iterator[Replacement]:
         yield psycopg2, "_connect", dispatch(vars(psycopg2)["_connect"], _lacking("psycopg2.connect"))
 
 
+# Machines.
+
+
+def _uname_replacements() -> Iterator[Replacement]:
+    """Yield the functions that return the machine's name among other facts. ``platform.node`` calls one of them."""
+    if hasattr(os, "uname"):  # Windows lacks it
+        system, _, *others = os.uname()
+        yield os, "uname", dispatch(os.uname, lambda task: os.uname_result((system, task.host.name, *others)))
+    real = platform.uname()  # platform keeps its first result, which must not have the name of a simulated host
+
+    def uname(task: Task) -> platform.uname_result:
+        return platform.uname_result(real.system, task.host.name, real.release, real.version, real.machine)
+
+    yield platform, "uname", dispatch(platform.uname, uname)
+
+
 # Processes.
 
 
@@ -183,6 +201,7 @@ def _unregister_exit_function(task: Task, function: Callable[..., Any]) -> None:
 
 def _process_replacements() -> Iterator[Replacement]:
     yield os, "getpid", dispatch(os.getpid, lambda task: _PID)  # noqa: ARG005
+    yield os, "getppid", dispatch(os.getppid, lambda task: _PARENT_PID)  # noqa: ARG005
     # They are called when a simulated process exits (harness.sim.exits), not when it is killed or the simulation ends.
     yield atexit, "register", dispatch(atexit.register, _register_exit_function)
     yield atexit, "unregister", dispatch(atexit.unregister, _unregister_exit_function)
@@ -197,6 +216,7 @@ def _replacements() -> Iterator[Replacement]:
     """Yield all replacements."""
     yield from clocks.replacements()
     yield from _socket_replacements()
+    yield from _uname_replacements()
     yield from _descriptor_replacements()
     yield from threads.replacements()
     yield from pools.replacements()

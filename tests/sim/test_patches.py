@@ -73,8 +73,8 @@ def random_values() -> list[Any]:
     unseeded = random.Random()
     return [
         random.random(), random.randint(0, 9**9), random.choice(range(9**9)), unseeded.random(), secrets.token_hex(),
-        os.urandom(8), uuid.uuid4(), uuid.uuid1(), uuid.uuid1(), os.getpid(), socket.gethostname(), uuid.getnode(),
-        random.SystemRandom().random(),
+        os.urandom(8), getattr(os, "getrandom", os.urandom)(8), uuid.uuid4(), uuid.uuid1(), uuid.uuid1(), os.getpid(),
+        socket.gethostname(), uuid.getnode(), random.SystemRandom().random(),
     ]  # fmt: skip
 
 
@@ -85,9 +85,29 @@ def test_random_values_depend_on_the_seed_and_the_host() -> None:
 
     first = draw(1, "a")
     assert first == draw(1, "a")
-    assert first[7] != first[8], "two uuid1 in one instant differ"
+    assert first[8] != first[9], "two uuid1 in one instant differ"
     for other in (draw(2, "a"), draw(1, "b")):
-        assert all(x != y for x, y in zip(first[:7], other[:7], strict=True))
+        assert all(x != y for x, y in zip(first[:8], other[:8], strict=True))
+
+
+def test_each_host_has_a_name_and_a_hardware_address_of_its_own() -> None:
+    """A lock whose owner is machine:pid would otherwise take the holds of other machines for its own."""
+
+    def main() -> tuple[set[str], int, int, int]:
+        names = {socket.gethostname(), platform.node(), platform.uname().node}
+        if hasattr(os, "uname"):
+            names.add(os.uname().nodename)
+        return names, uuid.getnode(), uuid.uuid1().node, os.getppid()
+
+    real = platform.uname()
+    [one] = TwoHostWorld().run(main)
+    other = TwoHostWorld()
+    [two] = other.run(main, on=other.b)
+    assert (one[0], two[0]) == ({"a"}, {"b"})
+    assert one[1] == one[2] != two[1] == two[2]
+    assert all(address >> 40 == 0b10 for address in (one[1], two[1])), "locally administered, and of one machine"
+    assert one[3] == two[3] == 4241
+    assert platform.uname() == real, "the real name was not replaced"
 
 
 def test_an_explicitly_seeded_generator_is_unchanged() -> None:
