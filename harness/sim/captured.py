@@ -1,8 +1,9 @@
 """Find and replace references to standard-library functions that other modules captured when they were imported.
 
-``from time import sleep``, ``sleep_func = staticmethod(time.sleep)`` and ``def retry(sleep=time.sleep)`` (the last two
-are in kazoo) keep a reference to the real function, which replacing ``time.sleep`` does not change. Such references are
-searched in module globals, class attributes and parameter defaults.
+``from time import sleep``, ``sleep = time.sleep`` in a class (as ``_select`` in ``selectors.SelectSelector``),
+``sleep_func = staticmethod(time.sleep)`` and ``def retry(sleep=time.sleep)`` (the last two are in kazoo) keep a
+reference to the real function, which replacing ``time.sleep`` does not change. Such references are searched in module
+globals, class attributes and parameter defaults.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def _search(name: str, module: ModuleType, new_of: Mapping[int, Any]) -> Iterato
             yield from _defaults(value, new_of)
         elif isinstance(value, type):
             for member, held in list(vars(value).items()):
-                if isinstance(held, FunctionType):
+                if id(held) in new_of:
+                    yield value, member, held
+                elif isinstance(held, FunctionType):
                     yield from _defaults(held, new_of)
                 elif isinstance(held, staticmethod) and id(held.__func__) in new_of:
                     yield value, member, held

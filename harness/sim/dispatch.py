@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from types import FunctionType, MethodType
 from typing import Any
 
 from greenlet import getcurrent
@@ -27,6 +28,21 @@ def dispatch(real: Callable[..., Any], virtual: Virtual) -> Callable[..., Any]:
         return real(*args, **kwargs)
 
     return either
+
+
+class NotBound(staticmethod):  # type: ignore[type-arg]  # at run time it takes no arguments
+    """A function that a class can hold as it holds a built-in one: calls on an instance do not pass the instance."""
+
+    def __reduce__(self) -> str:
+        """Copies are the function itself, as of every function."""
+        return self.__qualname__
+
+
+def bound_alike(new: Any, real: Any) -> Any:
+    """Return the replacement ``new`` such that a class which holds it passes instances to it only if it does so to
+    ``real``."""
+    binds = hasattr(type(real), "__get__") and not isinstance(real, MethodType)
+    return NotBound(new) if isinstance(new, FunctionType) and not binds else new
 
 
 def dispatch_new(real: Any, simulated: type) -> Any:

@@ -30,7 +30,7 @@ from harness.errors import UsageError
 
 from . import captured, clocks, pools, randomness, threads
 from . import select as sim_select
-from .dispatch import Replacement, StandsForClasses, dispatch, dispatch_new
+from .dispatch import Replacement, StandsForClasses, bound_alike, dispatch, dispatch_new
 from .kernel import DEAD, SimulationClosed, Task, Unsupported
 from .sockets import FIRST_FD, SimSocket, control_socket, find_socket, socketpair, stat_descriptor
 
@@ -295,6 +295,9 @@ def _install() -> list[Replacement]:
     for owner, name, new in list(_replacements()):
         original = vars(owner).get(name, _INHERITED)
         undo.append((owner, name, original))
-        setattr(owner, name, new if original is _INHERITED else new_of.setdefault(id(original), new))
+        if original is _INHERITED:
+            setattr(owner, name, new)
+        else:
+            setattr(owner, name, new_of.setdefault(id(original), bound_alike(new, original)))
     undo.extend(captured.replace(new_of))
     return undo

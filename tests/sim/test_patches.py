@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import copy
 import datetime
 import os
+import pickle
 import platform
 import queue
 import random
@@ -31,6 +33,7 @@ from harness.errors import EnvironmentLacking
 from harness.plan import Plan
 from harness.run.plans.completion import complete
 from harness.sim.patches import TESTED, virtual, why_unsupported
+from harness.sim.select import SimSelector
 from tests.sim.world import TwoHostWorld
 
 
@@ -67,6 +70,39 @@ def test_drift_changes_the_wall_clock_but_not_the_monotonic_clock() -> None:
     [(monotonic, wall)] = world.run(main)
     assert monotonic == 100
     assert wall == pytest.approx(110, abs=1e-6)
+
+
+class ClassWithFunctions:
+    """Holds built-in functions, a bound method and a class, as one does to replace them in tests."""
+
+    clock, wall, sleep = time.monotonic, time.time, time.sleep
+    pick = random.randint
+    new_selector: Any = selectors.DefaultSelector
+
+
+def test_functions_held_in_a_class_get_no_instance_and_are_simulated() -> None:
+    def main() -> list[Any]:
+        class ClassOfTheSimulation:
+            clock, wall, sleep = time.monotonic, time.time, time.sleep
+            pick = random.randint
+            new_selector: Any = selectors.DefaultSelector
+
+        log: list[Any] = []
+        holders: list[Any] = [ClassWithFunctions(), ClassOfTheSimulation()]
+        for it in holders:
+            it.sleep(1.5)
+            log += [it.clock(), it.wall() - 1_767_225_600, it.pick(1, 1), isinstance(it.new_selector(), SimSelector)]
+        return log
+
+    assert TwoHostWorld().run(main) == [[1001.5, 1.5, 1, True, 1003.0, 3.0, 1, True]]
+    assert vars(ClassWithFunctions)["clock"] is time.monotonic, "the class has the real function again"
+
+
+def test_functions_of_the_simulation_are_copied_and_serialised_as_real_ones() -> None:
+    def main() -> list[bool]:
+        return [copy.deepcopy(time.sleep) is time.sleep, pickle.loads(pickle.dumps(time.sleep)) is time.sleep]
+
+    assert TwoHostWorld().run(main) == [[True, True]]
 
 
 def random_values() -> list[Any]:
@@ -199,7 +235,7 @@ def test_thread_locals_are_per_thread() -> None:
     assert TwoHostWorld().run(main) == [[False, "main", True]]
 
 
-@pytest.mark.parametrize("how", ["select", "poll", "epoll", "selector"])
+@pytest.mark.parametrize("how", ["select", "poll", "epoll", "selector", "SelectSelector", "PollSelector"])
 def test_select_poll_and_selectors_wait_for_a_readable_socket(how: str) -> None:
     def ready(sock: socket.socket, timeout: float) -> bool:
         if how == "select":
@@ -212,7 +248,7 @@ def test_select_poll_and_selectors_wait_for_a_readable_socket(how: str) -> None:
             with select.epoll() as waiter:
                 waiter.register(sock.fileno(), select.EPOLLIN | select.EPOLLPRI)
                 return waiter.poll(timeout) == [(sock.fileno(), select.EPOLLIN)]
-        with selectors.DefaultSelector() as selector:
+        with getattr(selectors, "DefaultSelector" if how == "selector" else how)() as selector:
             selector.register(sock, selectors.EVENT_READ)
             return bool(selector.select(timeout))
 
