@@ -1,4 +1,5 @@
-"""Replacements that make ``concurrent.futures`` thread pools work on simulated hosts.
+"""Replacements that make thread pools work on simulated hosts: those of ``concurrent.futures``, and ``ThreadPool`` of
+``multiprocessing``.
 
 ``concurrent.futures.thread`` starts threads while it holds one lock of the whole process. On a simulated host a start
 waits until the new thread runs. With one shared lock, the pool of one host would block the pools of all other hosts,
@@ -6,6 +7,9 @@ for ever if the first host is killed meanwhile. So each host gets a lock of its 
 
 ``concurrent.futures.wait`` returns sets of futures, whose order depends on addresses. The futures of simulated hosts
 have hashes that depend on the order of their creation alone.
+
+A thread of each ``ThreadPool`` waits until a pipe of the real machine says that the pool has changed. On a simulated
+host it waits for a queue instead.
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ from __future__ import annotations
 import concurrent.futures._base as futures
 import concurrent.futures.thread as pools
 import itertools
+import multiprocessing.pool
 import os
+import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -85,6 +91,39 @@ def _cpu_count(real: Any) -> Any:
     return lambda: _CPUS if type(getcurrent()) is Task else real()
 
 
+class _ChangeQueue(queue._PySimpleQueue):  # type: ignore[name-defined,misc]
+    """The queue by which a ``ThreadPool`` tells one of its threads that the pool has changed."""
+
+    _reader = None  # the pool passes it to _wait_for_updates, as what to wait for
+
+
+class _PoolContext:
+    """The context of ``multiprocessing`` of a simulated ``ThreadPool``, which only makes the queue of its changes."""
+
+    SimpleQueue = _ChangeQueue
+
+
+def _setup_queues(real: Callable[[Any], None]) -> Virtual:
+    def virtual(task: Task, pool: Any) -> None:
+        del task
+        real(pool)
+        pool._ctx = _PoolContext
+
+    return virtual
+
+
+def _wait_for_updates(real: Callable[..., None]) -> Callable[..., None]:
+    def either(sentinels: Any, changes: Any, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(changes, _ChangeQueue):
+            real(sentinels, changes, *args, **kwargs)
+            return
+        changes.get()
+        while not changes.empty():
+            changes.get()
+
+    return either
+
+
 def _noted_worker(real: Callable[..., None]) -> Callable[..., None]:
     """Return the function of a pool's thread, which notes the pool for :func:`end_pools`."""
 
@@ -117,6 +156,10 @@ def replacements() -> Iterator[Replacement]:
         if hasattr(os, name):
             yield os, name, _cpu_count(getattr(os, name))
     yield pools.ThreadPoolExecutor, "_counter", itertools.count().__next__
+    thread_pool: Any = multiprocessing.pool.ThreadPool
+    yield thread_pool, "_setup_queues", dispatch(thread_pool._setup_queues, _setup_queues(thread_pool._setup_queues))
+    base: Any = multiprocessing.pool.Pool
+    yield base, "_wait_for_updates", staticmethod(_wait_for_updates(base._wait_for_updates))
 
 
 def forget_workers() -> None:

@@ -7,12 +7,14 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing.pool import ThreadPool
 from typing import Any
 
 import pytest
 
 from harness.plan import FaultSpec, Plan
 from harness.run.runs import run
+from harness.sim.patches import virtual
 from tests.sim.world import TwoHostWorld
 
 LOCK = "tests.sim.pooled_lock:PooledLock"
@@ -62,6 +64,27 @@ def test_the_size_of_a_pool_does_not_depend_on_the_real_machine() -> None:
             return pool._max_workers, name
 
     assert TwoHostWorld().run(main) == TwoHostWorld().run(main) == [(8, "ThreadPoolExecutor-0_0")]
+
+
+@pytest.mark.timeout(60)
+def test_a_pool_of_multiprocessing_waits_in_virtual_time() -> None:
+    def sleep(seconds: float) -> float:
+        time.sleep(seconds)
+        return seconds
+
+    def main() -> list[Any]:
+        with ThreadPool(2) as pool:
+            log: list[Any] = [pool.map(sleep, [0.3, 0.2, 0.2]), round(time.monotonic(), 6)]
+            log.append(list(pool.imap_unordered(sleep, [0.3, 0.1])))
+        rest = ThreadPool(1)
+        result = rest.apply_async(sleep, (5.0,))
+        rest.close()
+        rest.join()
+        return [*log, result.get(), round(time.monotonic(), 6)]
+
+    assert TwoHostWorld().run(main) == [[[0.3, 0.2, 0.2], 1000.4, [0.1, 0.3], 5.0, 1005.7]]
+    with virtual(), ThreadPool(1) as pool:
+        assert pool.apply(abs, (-1,)) == 1, "outside the simulation the pool is the real one"
 
 
 @pytest.mark.slow
