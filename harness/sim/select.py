@@ -5,12 +5,15 @@ from __future__ import annotations
 import select as real
 import selectors
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from greenlet import getcurrent
 
 from .kernel import SECOND, Task
-from .sockets import SimSocket, find_socket
+from .sockets import FIRST_FD, SimSocket, find_socket
+
+_REAL_POLL: Final = getattr(real, "poll", None)
+"""``select.poll``, which Windows lacks."""
 
 
 def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: float | None) -> None:
@@ -70,6 +73,8 @@ class SimPoll:
         del self._masks[fd if isinstance(fd, int) else fd.fileno()]
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
+        if self._masks and max(self._masks) < FIRST_FD:
+            return self._poll_files(timeout)
         task = _current_task()
         socks = {fd: find_socket(task, fd) for fd in self._masks}
         reads = [sock for fd, sock in socks.items() if self._masks[fd] & real.POLLIN]
@@ -77,6 +82,15 @@ class SimPoll:
         _wait(task, reads, writes, None if timeout is None or timeout < 0 else timeout / 1000)
         ready = [(fd, self._events(fd, sock)) for fd, sock in socks.items()]
         return [(fd, events) for fd, events in ready if events]
+
+    def _poll_files(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Wait in real time for descriptors of the real machine: ``subprocess`` polls its pipes."""
+        assert _REAL_POLL is not None
+        poller = _REAL_POLL()
+        for fd, mask in self._masks.items():
+            poller.register(fd, mask)
+        ready: list[tuple[int, int]] = poller.poll(timeout)
+        return ready
 
     def _events(self, fd: int, sock: SimSocket) -> int:
         events = real.POLLIN if sock.readable else 0

@@ -16,6 +16,8 @@ import select
 import selectors
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -262,6 +264,15 @@ def test_select_poll_and_selectors_wait_for_a_readable_socket(how: str) -> None:
         return [*log, ready(sock, 0.5), sock.recv(1), isinstance(sock, socket.socket)]
 
     assert TwoHostWorld().run(main) == [[False, True, True, b"X", True]]
+
+
+def test_the_output_of_a_real_program_is_read_on_a_simulated_host() -> None:
+    """``subprocess`` polls its pipes, which are descriptors of the real machine."""
+
+    def main() -> bytes:
+        return subprocess.run([sys.executable, "-S", "-c", "print(5)"], capture_output=True, check=True).stdout
+
+    assert TwoHostWorld().run(main) == [b"5\n"]
 
 
 def test_epoll_of_a_simulated_host_refuses_what_it_does_not_do() -> None:
