@@ -19,12 +19,12 @@ from harness.sim.kernel import SECOND, Task
 from tests.sim.world import TwoHostWorld
 
 
-def program(note: Callable[[str], object]) -> None:
-    """Start all that an interpreter waits for, and end."""
+def program(note: Callable[[str], object], slower: float = 1.0) -> None:
+    """Start all that an interpreter waits for, and end. All times are ``slower`` times as long."""
 
     def noted(what: str, seconds: float) -> Callable[[], None]:
         def work() -> None:
-            time.sleep(seconds)
+            time.sleep(seconds * slower)
             note(f"{what} after {'' if threading.main_thread().is_alive() else 'the end of '}the main thread")
 
         return work
@@ -40,7 +40,7 @@ def program(note: Callable[[str], object]) -> None:
     forgotten = cast("Callable[[], None]", atexit.register(noted("forgotten", 0)))
     atexit.register(note, "last registered")
     atexit.unregister(forgotten)
-    time.sleep(0.075)
+    time.sleep(0.075 * slower)
 
 
 EXPECTED = [
@@ -74,9 +74,10 @@ def test_a_process_ends_as_the_interpreter_ends_it() -> None:
     assert texts == ["a function of atexit raised ZeroDivisionError: division by zero", "# exited"]
 
 
+@pytest.mark.slow
 def test_the_real_interpreter_does_the_same() -> None:
     path = f"import sys; sys.path[:] = {sys.path!r}"
-    code = f"{path}; from tests.sim.test_exits import program; program(lambda said: print(said, flush=True))"
+    code = f"{path}; from tests.sim.test_exits import program; program(lambda said: print(said, flush=True), 20)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == EXPECTED, done.stderr
     assert "ZeroDivisionError" in done.stderr
