@@ -81,6 +81,17 @@ def _gethostbyname(task: Task, host: str) -> str:
     return str(_getaddrinfo(task, host, 0)[0][4][0])
 
 
+def _host_entry(task: Task, host: str) -> tuple[str, list[str], list[str]]:
+    """Return name, other names and addresses of a simulated host, whose address is its name."""
+    address = _gethostbyname(task, host)
+    return address, [], [address]
+
+
+def _getnameinfo(task: Task, address: tuple[str, int], flags: int) -> tuple[str, str]:
+    del flags
+    return _gethostbyname(task, address[0]), str(address[1])
+
+
 def _socket_replacements() -> Iterator[Replacement]:
     yield socket, "socket", _VirtualSocket
     yield socket, "getaddrinfo", dispatch(socket.getaddrinfo, _getaddrinfo)
@@ -88,6 +99,9 @@ def _socket_replacements() -> Iterator[Replacement]:
     if fcntl is not None:
         yield fcntl, "fcntl", dispatch(fcntl.fcntl, control_socket)
     yield socket, "gethostbyname", dispatch(socket.gethostbyname, _gethostbyname)
+    yield socket, "gethostbyname_ex", dispatch(socket.gethostbyname_ex, _host_entry)
+    yield socket, "gethostbyaddr", dispatch(socket.gethostbyaddr, _host_entry)
+    yield socket, "getnameinfo", dispatch(socket.getnameinfo, _getnameinfo)
     yield socket, "gethostname", dispatch(socket.gethostname, lambda task: task.host.name)
     yield select, "select", dispatch(select.select, sim_select.select)
     if hasattr(select, "poll"):  # Windows lacks it

@@ -148,6 +148,14 @@ def test_each_host_has_a_name_and_a_hardware_address_of_its_own() -> None:
     assert platform.uname() == real, "the real name was not replaced"
 
 
+def test_names_and_addresses_are_those_of_simulated_hosts() -> None:
+    def main() -> list[object]:
+        name, service = socket.getnameinfo(("b", 7), 0)
+        return [socket.getfqdn(), socket.gethostbyaddr("b"), socket.gethostbyname_ex("b"), name, service]
+
+    assert TwoHostWorld().run(main) == [["a", ("b", [], ["b"]), ("b", [], ["b"]), "b", "7"]]
+
+
 def test_an_explicitly_seeded_generator_is_unchanged() -> None:
     def main() -> tuple[float, float]:
         return random.Random(5).random(), random.Random(5).random()
