@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -53,18 +52,25 @@ def moments(store: Path, lock: str, run: str) -> list[Moment]:
     try:
         results = msgspec.json.decode(_read(store, (lock, run, stores.RESULTS), LARGEST), type=_Results)
         first = _read(store, (lock, run, stores.HISTORY), LONGEST_LINE).split(b"\n", 1)[0]
-        found = sorted(_violations(results, msgspec.json.decode(first, type=_Entry).time))
+        found = _violations(results, msgspec.json.decode(first, type=_Entry).time)
     except (OSError, ValueError, RecursionError, OverflowError):  # the page of the run says what is wrong with it
         return []
     report = pages.store_url(lock, run, stores.REPORT)
-    return [Moment(at, sentence, f"{report}#t={at:.6f}") for at, sentence in found[:MOST]]
+    return [
+        Moment(at, sentence, f"{report}#t={at:.6f}&violation={number}")
+        for number, (at, sentence) in enumerate(found[:MOST], 1)
+    ]
 
 
-def _violations(results: _Results, origin: int) -> Iterator[tuple[float, str]]:
-    for checker in results.checkers.values():
-        for one in checker.evidence if checker.valid is False else ():
-            if one.from_ns is not None:
-                yield (one.from_ns - origin) / 1e9, one.sentence
+def _violations(results: _Results, origin: int) -> list[tuple[float, str]]:
+    """Return the time and sentence of each violation in the order of their numbers, which the report gives, too."""
+    found = [
+        ((one.from_ns - origin) / 1e9, one.sentence)
+        for checker in results.checkers.values()
+        for one in (checker.evidence if checker.valid is False else ())
+        if one.from_ns is not None
+    ]
+    return sorted(found, key=lambda one: one[0])
 
 
 def _read(store: Path, parts: tuple[str, ...], most: int) -> bytes:

@@ -12,7 +12,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from harness.plan import FaultSpec, Plan
 from harness.reports import run_report
+from harness.run.runs import run
 from tests.reports import sample
 from tests.reports.watched import watched
 
@@ -35,6 +37,33 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return run_report.write(sample.write(tmp_path_factory.mktemp(kind), kind))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which clocks jump, so that two clients hold the lock, with its messages and its report."""
+    plan = Plan(lock="redlock", time_limit=20.0, faults=(FaultSpec("clock-jump", every=5.0),))
+    result = run(plan, store=tmp_path_factory.mktemp("store"))
+    assert result.folder is not None
+    assert result.valid is not None
+    run_report.write(result.folder)
+    return result.folder
+
+
+@pytest.fixture
+def traced_page(browser: Browser, traced: Path) -> Iterator[Page]:
+    """The report of the traced run in a page that must log no complaint."""
+    from tests.reports.opened import messages_shown
+
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.goto((traced / "report.html").as_uri())
+    messages_shown(page)
+    yield page
+    page.close()
+    assert complaints == []
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from harness.documents.messages import TracedMessage
-from harness.plan import FaultSpec, Plan
 from harness.reports import model, run_report, sequence, sequence_groups, timeline
-from harness.run.runs import run
 from tests.reports import axe
 from tests.reports.opened import Open, messages_shown, wait_until
 from tests.reports.opened import view as shown_times
@@ -24,14 +21,8 @@ MOST_DRAWN = 90
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in which clocks jump, so that two clients hold the lock, with its report."""
-    plan = Plan(lock="redlock", time_limit=20.0, faults=(FaultSpec("clock-jump", every=5.0),))
-    result = run(plan, store=tmp_path_factory.mktemp("store"))
-    assert result.folder is not None
-    assert result.valid is not None
-    run_report.write(result.folder)
-    return result.folder
+def folder(traced: Path) -> Path:
+    return traced
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +39,8 @@ def data(view: model.RunView) -> timeline.Data:
 
 
 @pytest.fixture
-def page(browser: Browser, folder: Path) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.goto((folder / "report.html").as_uri())
-    messages_shown(page)
-    yield page
-    page.close()
-    assert complaints == []
+def page(traced_page: Page) -> Page:
+    return traced_page
 
 
 def step_of(page: Page) -> tuple[int, int]:

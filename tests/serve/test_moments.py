@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -12,14 +13,14 @@ import pytest
 from playwright.sync_api import Browser
 
 from harness.plan import FaultSpec, Plan
-from harness.reports import run_report
+from harness.reports import model, run_report
 from harness.run.runs import run
 from harness.serve.app import application
 from tests.reports import axe
 from tests.reports.opened import messages_shown, wait_until
 from tests.serve.asking import request, serve_store
 
-LINK = re.compile(r'<li><a href="([^"]+)#t=([0-9.]+)">')
+LINK = re.compile(r'<li><a href="([^"]+)#t=([0-9.]+)&amp;violation=([0-9]+)">')
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +50,13 @@ def test_the_page_of_a_run_links_to_its_violations(store: Path) -> None:
     found = LINK.findall(page)
     report = f"/store/redis-token/{folder_of(store).name}/report.html"
     assert found
-    assert all(link == report for link, _ in found)
+    assert all(link == report for link, _, _ in found)
     assert len(found) == sum(one["from_ns"] is not None for one in evidence)
-    assert [float(at) for _, at in found] == sorted(float(at) for _, at in found)
+    assert [float(at) for _, at, _ in found] == sorted(float(at) for _, at, _ in found)
+    numbered = model.load(folder_of(store)).evidence
+    assert [int(number) for _, _, number in found] == [one.number for one in numbered]
+    sentences = re.findall(r"</a> (.+)</li>", page.split('<ol class="moments">')[1].split("</ol>")[0])
+    assert [html.unescape(one) for one in sentences] == [one.sentence for one in numbered]
     assert f'href="{report}#messages"' in page
 
 
@@ -101,8 +106,9 @@ def test_a_moment_opens_the_viewer_in_the_served_report(store: Path, browser: Br
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(f"{base}{address(store)}")
         assert axe.faults(page) == []
-        link = page.locator("ol.moments a").first
+        link = page.locator("ol.moments a").last
         at = float(link.inner_text().removesuffix(" s"))
+        number = page.locator("ol.moments a").count()
         link.click()
         page.wait_for_url("**/report.html#t=*")
         messages_shown(page)
@@ -110,6 +116,7 @@ def test_a_moment_opens_the_viewer_in_the_served_report(store: Path, browser: Br
         assert time is not None
         assert float(time[1]) == pytest.approx(at, abs=0.001)
         title = page.inner_text("#sequence-title")
+        assert f": Violation {number}: " in title
         page.focus("#sequence-canvas")
         page.keyboard.press("ArrowDown")
         wait_until(page, f"document.getElementById('sequence-title').textContent !== {title!r}")

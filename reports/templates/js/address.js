@@ -1,10 +1,15 @@
-// The part of a report's address that names a moment: #t=12.151 (s), #message=7 or #call=739 (its entry).
+// The part of a report's address that names a moment: #t=12.151 (s), #message=7 or #call=739 (its entry). The message
+// viewer adds what tells one step from others: &event=57 (its position), &reply, &violation=2, and &show=all (the mode).
 
 const AROUND = 2e6;  // µs
 
 function readAddress() {
-  const found = /^#(t|message|call)=(.*)$/.exec(location.hash);
-  return found && { kind: found[1], value: Number(found[2] || NaN), text: found[0] };
+  const found = /^#(t|message|call)=/.exec(location.hash), parts = new URLSearchParams(location.hash.slice(1));
+  const number = (name) => Number(parts.get(name) || NaN);
+  return found && {
+    kind: found[1], value: number(found[1]), text: location.hash, event: number("event"), reply: parts.has("reply"),
+    violation: number("violation"), mode: parts.get("show"),
+  };
 }
 
 // Move the timeline to the time that the address names. The violation that begins at that time becomes the chosen one.
@@ -16,8 +21,9 @@ function openMoment(state) {
   if (address.kind === "message") return announce(state, `This report has no messages, so it cannot open ${address.text}.`);
   if (address.kind === "call") return openCall(state, address);
   if (!(us >= 0 && us <= run.end + 1)) return announce(state, `The run has no moment at ${address.text}: it lasts ${seconds(run.end)}.`);
-  const violation = run.violations.findIndex(({ from }) => Math.abs(from - us) < 1);
-  if (violation >= 0) return showViolation(state, violation);
+  const begun = run.violations.filter(({ from }) => Math.abs(from - us) < 1);
+  const violation = begun.find(({ number }) => number === address.violation) ?? begun[0];
+  if (violation) return showViolation(state, run.violations.indexOf(violation));
   const half = Math.min(state.view.until - state.view.from, AROUND) / 2;
   setView(state, us - half, us + half);
   announce(state, `The timeline shows the time around ${seconds(us, 6)}.`);

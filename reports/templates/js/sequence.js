@@ -90,21 +90,48 @@ function openAddress(state) {
   return opened;
 }
 
-// Open the step of a moment, a message or a call in the first mode and group that shows it; false without one.
-function openStep(state, { kind, value }) {
-  const us = value * 1e6 - 1, { messages } = state.data;
-  const tests = { t: (_, time) => time >= us, message: (code) => code >= 0 && messages.number[code >> 1] === value, call: (code) => code >= 0 && messages.call[code >> 1] === value };
-  const test = tests[kind], inside = ({ first, last }) => kind !== "t" || (us + 1 >= first && us <= last);
-  for (const mode of MODES) {
-    for (const [number, group] of state.data.groups.entries()) {
-      if (mode !== "all" && !inside(group)) continue;
-      const rows = rowsOf(state, group, mode);
+// Open the step that an address names exactly, or else the first one of its moment, message or call; false without one.
+function openStep(state, address) {
+  const places = placesOf(state, address);
+  for (const test of stepTests(state, address)) {
+    for (const [number, mode] of places) {
+      const rows = rowsOf(state, state.data.groups[number], mode);
       if (!rows.code.some((code, i) => test(code, rows.time[i]))) continue;
       showGroup(state, number, mode, test);
       return true;
     }
   }
   return false;
+}
+
+// Tests of rows, the most exact one first. Without the position of an event, the event is the violation itself. Another
+// version may write a report with other positions, so the time must agree, too.
+function stepTests({ data }, { kind, value, event, reply, violation }) {
+  const us = value * 1e6, { messages, events } = data;
+  if (kind === "message") return [(code) => code >= 0 && messages.number[code >> 1] === value && (!reply || Boolean(code & 1))];
+  if (kind === "call") return [(code) => code >= 0 && messages.call[code >> 1] === value];
+  const named = event >= 0 ? event : events.findIndex(([, , what, , partOf]) => what === "violation" && partOf === violation);
+  const exact = (code, time) => code === -1 - named && Math.abs(time - us) < 1;
+  return [...(named < 0 ? [] : [exact]), (_, time) => time >= us - 1];
+}
+
+// The groups and modes that may show a step: those that the address names, then the others.
+function placesOf({ data }, { kind, value, violation, mode }) {
+  const us = value * 1e6, named = data.groups.findIndex(({ number }) => number === violation);
+  const inside = ({ first, last }) => kind !== "t" || (us >= first && us - 1 <= last);
+  const numbers = [...data.groups.keys()].filter((number) => inside(data.groups[number]));
+  const modes = [mode, ...MODES].filter((one) => MODES.includes(one));
+  const own = named < 0 ? [] : modes.map((one) => [named, one]);
+  return [...own, ...["decisive", "clients"].flatMap((one) => numbers.map((number) => [number, one])), [0, "all"]];
+}
+
+// The address of the chosen step. Its first part alone opens a step of the same time or message.
+function addressOf({ data, rows, at, group, mode }, step) {
+  const parts = step.event ? [`t=${(step.time / 1e6).toFixed(6)}`, `event=${-1 - rows.code[at]}`] : [`message=${data.messages.number[step.i]}`];
+  if (step.reply) parts.push("reply");
+  if (group.number !== null) parts.push(`violation=${group.number}`);
+  if (group.number !== null && mode !== "decisive") parts.push(`show=${mode}`);
+  return `#${parts.join("&")}`;
 }
 
 function chooseStep(state, number, quiet = false) {
@@ -120,7 +147,7 @@ function chooseStep(state, number, quiet = false) {
   describeStep(state, step);
   if (quiet) return;
   state.by("lost").textContent = "";
-  history.replaceState(null, "", step.event ? `#t=${(step.time / 1e6).toFixed(6)}` : `#message=${state.data.messages.number[step.i]}`);
+  history.replaceState(null, "", addressOf(state, step));
 }
 
 const COPIED = 2000;  // steps

@@ -1,0 +1,65 @@
+"""Addresses of steps among the messages, in a browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SHOWN = """() => ({
+  address: location.hash, said: document.getElementById("sequence-said").textContent,
+  group: document.getElementById("sequence-groups").value, mode: document.getElementById("sequence-mode").value,
+})"""
+OPEN = """async (address) => {
+  for (const hash of ["#nothing", address]) await new Promise((done) => {
+    addEventListener("hashchange", done, { once: true });
+    location.hash = hash;
+  });
+}"""
+
+
+def shown(page: Page) -> dict[str, str]:
+    """Return the address of the page, the chosen step, and its group and mode."""
+    return dict(page.evaluate(SHOWN))
+
+
+def walk(page: Page, most: int) -> list[dict[str, str]]:
+    """Return what the page shows at each of the first steps."""
+    page.focus("#sequence-canvas")
+    page.keyboard.press("Home")
+    steps = [shown(page)]
+    for _ in range(most - 1):
+        page.keyboard.press("ArrowDown")
+        steps.append(shown(page))
+        if steps[-1] == steps[-2]:
+            return steps[:-1]
+    return steps
+
+
+@pytest.mark.parametrize("mode", ["decisive", "clients", "all"])
+def test_every_step_of_a_violation_has_its_own_address(traced_page: Page, mode: str) -> None:
+    page = traced_page
+    page.select_option("#sequence-groups", "1")
+    page.select_option("#sequence-mode", mode)
+    steps = walk(page, most=40)
+    assert len(steps) > 20
+    assert len({step["address"] for step in steps}) == len(steps)
+    page.select_option("#sequence-groups", "0")
+    opened: list[Any] = []
+    for step in steps:
+        page.evaluate(OPEN, step["address"])
+        opened.append(shown(page))
+    assert opened == steps
+
+
+def test_the_position_of_an_event_counts_only_at_its_time(traced_page: Page) -> None:
+    """Another version of the harness may write a report with other positions."""
+    page = traced_page
+    steps = walk(page, most=40)
+    event = next(step for step in steps if "&event=" in step["address"])
+    page.evaluate(OPEN, event["address"].replace("&event=", "&event=1"))
+    opened = shown(page)["said"].split(": ", 1)[1]
+    assert opened.split()[0] == event["said"].split(": ", 1)[1].split()[0]
