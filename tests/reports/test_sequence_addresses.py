@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -63,3 +64,18 @@ def test_the_position_of_an_event_counts_only_at_its_time(traced_page: Page) -> 
     page.evaluate(OPEN, event["address"].replace("&event=", "&event=1"))
     opened = shown(page)["said"].split(": ", 1)[1]
     assert opened.split()[0] == event["said"].split(": ", 1)[1].split()[0]
+
+
+def test_the_address_names_the_step_that_a_violation_or_a_search_has_chosen(traced_page: Page) -> None:
+    page = traced_page
+    assert shown(page)["address"] == "", "the page that nobody has moved keeps its address"
+    found = [shown(page)]
+    page.select_option("#sequence-groups", "1")
+    found.append(shown(page))
+    page.fill("#timeline-find input", "SET")
+    page.press("#timeline-find input", "Enter")
+    found.append(shown(page))
+    assert all(before["said"] != after["said"] for before, after in pairwise(found))
+    for step in found[1:]:
+        page.evaluate(OPEN, step["address"])
+        assert shown(page) == step

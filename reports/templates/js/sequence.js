@@ -9,7 +9,7 @@ function showSequence(data) {
   by("mode").closest("label").hidden = data.groups[0].number === null;
   listenToSteps(state);
   const overlap = data.groups.findIndex((group) => group.kind === "overlap");
-  if (!openAddress(state)) showGroup(state, Math.max(overlap, 0), by("mode").value);
+  if (!openAddress(state)) showGroup(state, Math.max(overlap, 0), by("mode").value, null, true);
   by("waits").hidden = true;
   shownRun.messages = messageSearch(state);
   shownRun.searched = null;
@@ -55,8 +55,9 @@ function shortTitle(title) {
   return title.length > 70 ? `${title.slice(0, 69)}…` : title;
 }
 
-// Show a group in a mode, at its violation or at the first row for which find(code, time) is true.
-function showGroup(state, number, mode, find = null, quiet = true) {
+// Show a group in a mode, at its violation or at the first row for which find(code, time) is true. With quiet, the page
+// keeps its address.
+function showGroup(state, number, mode, find = null, quiet = false) {
   state.group = state.data.groups[number];
   state.mode = state.group.number === null ? "all" : mode;
   state.rows = rowsOf(state, state.group, state.mode);
@@ -74,7 +75,7 @@ function showGroup(state, number, mode, find = null, quiet = true) {
 function changeMode(state, mode) {
   const code = state.rows.code[state.at], time = state.rows.time[state.at], number = state.data.groups.indexOf(state.group);
   const rows = rowsOf(state, state.group, mode), same = rows.code.includes(code);
-  showGroup(state, number, mode, same ? (one) => one === code : (_, at) => at >= time, false);
+  showGroup(state, number, mode, same ? (one) => one === code : (_, at) => at >= time);
 }
 
 const MODES = ["decisive", "clients", "all"];
@@ -84,20 +85,20 @@ function openAddress(state) {
   const address = readAddress();
   state.by("lost").textContent = "";
   if (!address) return false;
-  const opened = openStep(state, address);
+  const opened = openStep(state, address, true);
   if (!opened) state.by("lost").textContent = `No kept message at this address: ${address.text}.`;
   document.getElementById("messages").scrollIntoView();
   return opened;
 }
 
 // Open the step that an address names exactly, or else the first one of its moment, message or call; false without one.
-function openStep(state, address) {
+function openStep(state, address, quiet = false) {
   const places = placesOf(state, address);
   for (const test of stepTests(state, address)) {
     for (const [number, mode] of places) {
       const rows = rowsOf(state, state.data.groups[number], mode);
       if (!rows.code.some((code, i) => test(code, rows.time[i]))) continue;
-      showGroup(state, number, mode, test);
+      showGroup(state, number, mode, test, quiet);
       return true;
     }
   }

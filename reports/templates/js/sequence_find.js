@@ -23,7 +23,6 @@ function matchingMessages({ messages, hosts, texts }, words) {
 }
 
 function showFound(state, i) {
-  state.by("lost").textContent = "";
   openStep(state, { kind: "message", value: state.data.messages.number[i] });
   return stepText(state, stepAt(state, state.at));
 }
