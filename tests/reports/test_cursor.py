@@ -73,6 +73,34 @@ def test_the_view_follows_the_cursor(opened: Open) -> None:
     assert until - from_ == pytest.approx(50_000, abs=2)
 
 
+@pytest.mark.slow
+def test_a_move_of_the_view_hides_the_tooltip_until_the_next_mark(opened: Open) -> None:
+    page = opened("violation")
+    tip = page.locator("#timeline-tip")
+    for key in ("ArrowRight", "+", "n", "Home"):
+        press(page, ".")
+        assert tip.is_visible(), key
+        press(page, key)
+        assert tip.is_hidden(), key
+        assert page.evaluate("shownRun.pointer") is None, key
+    for button in ("next", "whole"):
+        find(page, f"#{page.evaluate('shownRun.run.calls.invoked[100]')}")
+        assert tip.is_visible(), button
+        page.evaluate(f"document.querySelector('[data-do={button}]').click()")  # without a pointer that leaves
+        assert tip.is_hidden(), button
+
+
+@pytest.mark.slow
+def test_an_update_of_the_run_that_keeps_the_view_keeps_the_tooltip(opened: Open) -> None:
+    page = opened("violation")
+    press(page, "n", ".")
+    before = view(page)
+    load = "const found = await decompress(document.getElementById('run-data').textContent);"
+    page.evaluate(f"async () => {{ {load} found.data.end += 1e6; showRun(readRun(found), {{ follow: true }}); }}")
+    assert view(page) == before
+    assert page.locator("#timeline-tip").is_visible()
+
+
 def find(page: Page, text: str, *keys: str) -> str:
     """Search, and return which of the calls is shown."""
     page.fill("#timeline-find input", text)

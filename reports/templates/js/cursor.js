@@ -86,9 +86,3 @@ function showCursor(state) {
 function announce(state, text) {
   state.said.textContent = text;
 }
-
-function dropCursor(state) {
-  state.pointer = null;
-  state.tip.hidden = true;
-  refresh(state);
-}

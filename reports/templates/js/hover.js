@@ -166,3 +166,9 @@ function showTip(state, x, y) {
   tip.style.left = Math.max(4, Math.min(x + 14, room)) + "px";
   tip.style.top = y + 18 + "px";
 }
+
+function hideTip(state) {
+  state.pointer = null;
+  state.tip.hidden = true;
+  refresh(state);
+}

@@ -7,15 +7,20 @@
 // the end if the end was in view; a view of the whole run stays one.
 
 const NARROWEST = 20;  // µs
+const SAME = 1e-3;  // µs, less than a pixel of the narrowest view
 
 function setView(state, from, until) {
   const { run } = state, most = run.end * 1.04;
   const width = Math.min(Math.max(until - from, NARROWEST), most);
   const margin = Math.max(width * 0.02, run.end * 0.02);
   const middle = (from + until) / 2;
-  const left = Math.min(Math.max(middle - width / 2, -margin), run.end + margin - width);
+  const left = Math.min(Math.max(middle - width / 2, -margin), run.end + margin - width), before = state.view;
   state.view = { from: left, until: left + width };
-  refresh(state);
+  if (before && differs(before, state.view)) hideTip(state); else refresh(state);
+}
+
+function differs(one, other) {
+  return Math.abs(one.from - other.from) + Math.abs(one.until - other.until) > SAME;
 }
 
 function zoom(state, factor, x) {
@@ -108,7 +113,7 @@ const KEYS = {
   PageDown: (state) => changeRow(state, 1),
   PageUp: (state) => changeRow(state, -1),
   "/": (state) => state.find?.focus(),
-  Escape: dropCursor,
+  Escape: hideTip,
 };
 
 function onKey(state, event) {
@@ -169,12 +174,6 @@ function onUp(state, event) {
   point(state, event);
 }
 
-function onLeave(state) {
-  state.pointer = null;
-  state.tip.hidden = true;
-  refresh(state);
-}
-
 function listen(state) {
   const { canvas } = state, on = (name, handle, options) => canvas.addEventListener(name, (event) => handle(state, event), options);
   on("keydown", onKey);
@@ -183,8 +182,8 @@ function listen(state) {
   on("pointermove", onMove);
   on("pointerup", onUp);
   on("pointercancel", onUp);
-  on("pointerleave", onLeave);
-  on("blur", dropCursor);
+  on("pointerleave", hideTip);
+  on("blur", hideTip);
   listenToFind(state);
   const buttons = { whole: showWhole, next: KEYS.n, previous: KEYS.p, closer: KEYS["+"], wider: KEYS["-"] };
   for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => buttons[button.dataset.do](state));
