@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
-from tests.reports.opened import CANVAS, Open, view
+from tests.reports.opened import CANVAS, Open, Reported, view, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -124,3 +124,32 @@ def test_the_tooltip_of_a_moved_end_claims_only_what_is_recorded(opened: Open) -
     assert "not recorded after" in unknown
     assert "moved" not in unknown
     assert nothing.startswith("its state was not recorded after")
+
+
+SERVER = "(i) => [xOf(shownRun, 14.4e6), serverTop(shownRun.layout, i) + 12]"
+
+
+def tap(page: Page, x: float, y: float) -> None:
+    """Tap a place of the timeline."""
+    box = page.locator(CANVAS).bounding_box()
+    assert box is not None
+    page.touchscreen.tap(box["x"] + x, box["y"] + y)
+
+
+def test_a_tap_shows_the_tooltip_until_the_next_tap(browser: Browser, reported: Reported) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 1400}, has_touch=True)
+    page = context.new_page()
+    page.goto(reported("violation").as_uri())
+    wait_until(page, "performance.getEntriesByName('timeline-painted').length > 0")
+    tip = page.locator("#timeline-tip")
+    for server in (1, 2):
+        tap(page, *page.evaluate(SERVER, server))
+        wait_until(page, f"document.getElementById('timeline-tip').textContent.includes('n{server + 1} at 14.4')")
+        assert tip.is_visible()
+    page.touchscreen.tap(5, 5)
+    assert tip.is_hidden()
+    tap(page, *page.evaluate(SERVER, 1))
+    assert tip.is_visible()
+    tap(page, 5, 5)
+    assert tip.is_hidden(), "there is nothing to describe"
+    context.close()

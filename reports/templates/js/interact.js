@@ -139,6 +139,7 @@ function onWheel(state, event) {
 function onDown(state, event) {
   state.fingers.set(event.pointerId, event.offsetX);
   state.canvas.setPointerCapture(event.pointerId);
+  state.down = state.fingers.size === 1 ? { x: event.offsetX, y: event.offsetY } : null;
   state.inOverview = event.offsetY >= state.layout.overview;
   if (state.inOverview) centre(state, event.offsetX);
 }
@@ -169,9 +170,24 @@ function point(state, event) {
   refresh(state);
 }
 
+const TAP = 10;  // px
+
+// A mouse points wherever it goes up, a finger only where it taps.
 function onUp(state, event) {
+  const { down } = state;
   state.fingers.delete(event.pointerId);
-  point(state, event);
+  if (event.pointerType !== "touch" || (down && Math.hypot(event.offsetX - down.x, event.offsetY - down.y) < TAP)) point(state, event);
+}
+
+// A cancelled touch scrolls the page.
+function onCancel(state, event) {
+  state.fingers.delete(event.pointerId);
+  hideTip(state);
+}
+
+// A finger that has gone up leaves the canvas, too. Its tooltip stays until the next tap.
+function onLeave(state, event) {
+  if (event.pointerType !== "touch") hideTip(state);
 }
 
 function listen(state) {
@@ -181,8 +197,9 @@ function listen(state) {
   on("pointerdown", onDown);
   on("pointermove", onMove);
   on("pointerup", onUp);
-  on("pointercancel", onUp);
-  on("pointerleave", hideTip);
+  on("pointercancel", onCancel);
+  on("pointerleave", onLeave);
+  document.addEventListener("pointerdown", (event) => { if (event.target !== canvas) hideTip(state); });
   on("blur", hideTip);
   listenToFind(state);
   const buttons = { whole: showWhole, next: KEYS.n, previous: KEYS.p, closer: KEYS["+"], wider: KEYS["-"] };
