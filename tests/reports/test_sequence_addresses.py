@@ -1,4 +1,4 @@
-"""Addresses of steps among the messages, in a browser."""
+"""Addresses of steps among the messages, and the violation that the timeline shows with them, in a browser."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page
+
+from tests.reports.opened import wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -70,7 +72,7 @@ def test_the_address_names_the_step_that_a_violation_or_a_search_has_chosen(trac
     page = traced_page
     assert shown(page)["address"] == "", "the page that nobody has moved keeps its address"
     found = [shown(page)]
-    page.select_option("#sequence-groups", "1")
+    page.select_option("#sequence-groups", "2")
     found.append(shown(page))
     page.fill("#timeline-find input", "SET")
     page.press("#timeline-find input", "Enter")
@@ -79,3 +81,45 @@ def test_the_address_names_the_step_that_a_violation_or_a_search_has_chosen(trac
     for step in found[1:]:
         page.evaluate(OPEN, step["address"])
         assert shown(page) == step
+
+
+CHOSEN = """() => {
+  const { number, from } = shownRun.run.violations[shownRun.chosen], { view } = shownRun;
+  const around = document.getElementById("sequence-groups").selectedOptions[0].text;
+  return [number, view.from < from && from < view.until, around];
+}"""
+
+
+def same(page: Page) -> int:
+    """Return the number of the violation that the timeline and the messages both show."""
+    number, in_view, around = page.evaluate(CHOSEN)
+    assert in_view
+    assert around.startswith(f"Violation {number}: ")
+    return int(number)
+
+
+def test_the_timeline_and_the_messages_show_the_same_violation(traced_page: Page) -> None:
+    page = traced_page
+    same(page)
+    page.select_option("#sequence-groups", "0")
+    assert same(page) == 1
+    for button, number in (("next", 2), ("next", 3), ("previous", 2)):
+        page.click(f"[data-do={button}]")
+        assert same(page) == number
+        assert f": Violation {number}: " in page.inner_text("#sequence-title")
+    page.locator("[data-violation='3']").click()
+    assert same(page) == 3
+    page.get_by_role("button", name="Show the messages of violation 2").click()
+    assert same(page) == 2
+    assert page.evaluate("document.activeElement.id") == "sequence-canvas"
+    wait_until(page, "document.getElementById('messages').getBoundingClientRect().top < innerHeight")
+
+
+def test_an_address_of_a_step_leads_the_timeline_to_its_violation(traced_page: Page) -> None:
+    page = traced_page
+    page.select_option("#sequence-groups", "2")
+    steps = walk(page, most=40)
+    for kind in ("#message=", "#t="):
+        page.evaluate("showViolation(shownRun, 0)")
+        page.evaluate(OPEN, next(step["address"] for step in reversed(steps) if step["address"].startswith(kind)))
+        assert page.evaluate("shownRun.run.violations[shownRun.chosen].number") == 3

@@ -12,18 +12,21 @@ function readAddress() {
   };
 }
 
-// Move the timeline to the time that the address names. The violation that begins at that time becomes the chosen one.
+// Move the timeline to the time that the address names, or else to the violation of its step. The violation that it names,
+// or that begins at that time, becomes the chosen one.
 function openMoment(state) {
   const address = readAddress(), { run } = state, alone = document.getElementById("sequence-data") === null;
-  if (!address || (address.kind !== "t" && !alone)) return;
+  if (!address) return;
+  const named = indexOfViolation(state, address.violation);
+  if (address.kind !== "t" && !alone) return named < 0 ? null : showViolation(state, named);
   if (alone) state.canvas.scrollIntoView({ block: "center" });
   const us = address.value * 1e6;
   if (address.kind === "message") return announce(state, `This report has no messages, so it cannot open ${address.text}.`);
   if (address.kind === "call") return openCall(state, address);
   if (!(us >= 0 && us <= run.end + 1)) return announce(state, `The run has no moment at ${address.text}: it lasts ${seconds(run.end)}.`);
-  const begun = run.violations.filter(({ from }) => Math.abs(from - us) < 1);
-  const violation = begun.find(({ number }) => number === address.violation) ?? begun[0];
-  if (violation) return showViolation(state, run.violations.indexOf(violation));
+  const violation = run.violations.findIndex(({ from }, i) => Math.abs(from - us) < 1 && (named < 0 || i === named));
+  if (violation >= 0) return showViolation(state, violation);
+  if (named >= 0) state.chosen = named;
   const half = Math.min(state.view.until - state.view.from, AROUND) / 2;
   setView(state, us - half, us + half);
   announce(state, `The timeline shows the time around ${seconds(us, 6)}.`);

@@ -1,5 +1,6 @@
 // Finds calls by their number in the history (#12), client, key, function, value, result or error; after them messages,
-// where the message viewer has set state.messages: { find(words), show(position), timeOf(position) }.
+// where the message viewer has set state.messages: { find(words), show(position), timeOf(position),
+// showViolation(number) }.
 
 function listenToFind(state) {
   const form = document.getElementById("timeline-find");

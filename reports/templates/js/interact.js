@@ -49,6 +49,12 @@ function showViolation(state, index) {
   state.said.textContent = `${state.chosen + 1} of ${violations.length}${all}: ${violation.sentence}`;
 }
 
+// Show a violation that the reader has chosen, among the messages, too.
+function chooseViolation(state, index) {
+  showViolation(state, index);
+  state.messages?.showViolation(state.run.violations[state.chosen]?.number);
+}
+
 function refresh(state) {
   if (state.waiting) return;
   state.waiting = true;
@@ -106,8 +112,8 @@ const KEYS = {
   "-": (state) => zoom(state, 1 / 0.7),
   Home: showWhole,
   0: showWhole,
-  n: (state) => showViolation(state, state.chosen + 1),
-  p: (state) => showViolation(state, state.chosen - 1),
+  n: (state) => chooseViolation(state, state.chosen + 1),
+  p: (state) => chooseViolation(state, state.chosen - 1),
   ".": (state) => stepCursor(state, 1),
   ",": (state) => stepCursor(state, -1),
   PageDown: (state) => changeRow(state, 1),
@@ -210,9 +216,12 @@ function listen(state) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(state); refresh(state); });
 }
 
+function indexOfViolation({ run }, wanted) {
+  return run.violations.findIndex(({ number }) => number === wanted);
+}
+
 function goTo(state, button) {
-  const number = Number(button.dataset.violation);
-  showViolation(state, state.run.violations.findIndex((violation) => violation.number === number));
+  chooseViolation(state, indexOfViolation(state, Number(button.dataset.violation)));
   state.canvas.scrollIntoView({ block: "center" });
   state.canvas.focus({ preventScroll: true });
 }

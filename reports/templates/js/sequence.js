@@ -8,12 +8,33 @@ function showSequence(data) {
   if (data.groups[0].number === null) by("mode").value = "all";
   by("mode").closest("label").hidden = data.groups[0].number === null;
   listenToSteps(state);
+  listenToLinks(state);
   const overlap = data.groups.findIndex((group) => group.kind === "overlap");
   if (!openAddress(state)) showGroup(state, Math.max(overlap, 0), by("mode").value, null, true);
   by("waits").hidden = true;
-  shownRun.messages = messageSearch(state);
+  shownRun.messages = callsOfTimeline(state);
   shownRun.searched = null;
   performance.mark("sequence-painted");
+}
+
+// Show a group that the reader has chosen, and its violation on the timeline.
+function chooseGroup(state, number) {
+  showGroup(state, number, state.mode);
+  if (state.group.number !== null) showViolation(shownRun, indexOfViolation(shownRun, state.group.number));
+}
+
+// The buttons beside violations; those around which no message was kept have none.
+function listenToLinks(state) {
+  const { groups, messages } = state.data, { since } = messages;
+  for (const button of document.querySelectorAll("[data-messages]")) {
+    const number = groups.findIndex((group) => group.number === Number(button.dataset.messages)), group = groups[number];
+    button.hidden = !group || !(since[lowerBound(since, group.first)] <= group.last);
+    button.addEventListener("click", () => {
+      chooseGroup(state, number);
+      document.getElementById("messages").scrollIntoView();
+      state.by("canvas").focus({ preventScroll: true });
+    });
+  }
 }
 
 function listenToSteps(state) {
@@ -34,7 +55,7 @@ function listenToSteps(state) {
     if (row) chooseStep(state, +row.dataset.row);
   });
   canvas.addEventListener("scroll", () => scrolled(state));
-  by("groups").addEventListener("change", () => showGroup(state, +by("groups").value, by("mode").value));
+  by("groups").addEventListener("change", () => chooseGroup(state, +by("groups").value));
   by("mode").addEventListener("change", () => changeMode(state, by("mode").value));
   addEventListener("hashchange", () => openAddress(state));
   addEventListener("beforeprint", () => { state.printing = true; drawWindow(state); });

@@ -1,10 +1,12 @@
-// Finds messages for the search of the timeline: by client, server, command, request or reply.
+// What the timeline calls: a search of messages by client, server, command, request or reply, and the messages of the
+// violation that it shows.
 
-function messageSearch(state) {
+function callsOfTimeline(state) {
   return {
     find: (words) => matchingMessages(state.data, words),
     timeOf: (i) => state.data.messages.since[i],
     show: (i) => showFound(state, i),
+    showViolation: (number) => showMessagesOf(state, number),
   };
 }
 
@@ -25,4 +27,10 @@ function matchingMessages({ messages, hosts, texts }, words) {
 function showFound(state, i) {
   openStep(state, { kind: "message", value: state.data.messages.number[i] });
   return stepText(state, stepAt(state, state.at));
+}
+
+// Show the messages around a violation, if it is among the listed ones.
+function showMessagesOf(state, violation) {
+  const group = state.data.groups.findIndex(({ number }) => number === violation);
+  if (group >= 0) showGroup(state, group, state.mode);
 }
