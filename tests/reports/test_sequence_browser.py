@@ -256,6 +256,31 @@ def test_another_mode_keeps_the_step(page: Page) -> None:
     assert counts == sorted(set(counts))
 
 
+LONG_EVENTS = """() => {
+  const short = stepAt;
+  stepAt = (state, position) => {
+    const step = short(state, position);
+    return step.event ? { ...step, text: step.text.repeat(9) } : step;
+  };
+}"""
+LABELS = """() => [...document.querySelectorAll("#sequence-canvas .row.event .mark + text, .row.event .across + text")]
+  .map((text) => [text.textContent, text.getBBox().x, text.getBBox().x + text.getBBox().width])"""
+
+
+@pytest.mark.slow
+def test_the_label_of_an_event_that_is_too_long_ends_with_an_ellipsis(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 900})
+    page.evaluate(LONG_EVENTS)
+    page.select_option("#sequence-mode", "clients")
+    width = float(page.locator("#sequence-canvas .rows svg").get_attribute("width") or 0)
+    labels = page.evaluate(LABELS)
+    assert len(labels) > 5
+    for text, left, right in labels:
+        assert text.endswith("…")
+        assert 0 <= left < right <= width, text
+    assert any(right - left > 0.8 * width for _, left, right in labels), "no more than needed is cut"
+
+
 def test_print_has_the_steps_that_the_box_does_not_show(page: Page) -> None:
     page.set_viewport_size({"width": 700, "height": 300})
     page.select_option("#sequence-mode", "all")

@@ -29,6 +29,7 @@ function inOrder(data, names, mode, named) {
 function drawSequence(state) {
   const { by } = state, { head } = SEQUENCE;
   layLanes(state);
+  state.font = getComputedStyle(by("canvas")).fontFamily;
   by("canvas").innerHTML = `<div class="lanes" style="width: ${state.width}px"></div><div class="rows" style="width: ${state.width}px; height: ${state.height}px"></div>`;
   [state.header, state.sheet] = by("canvas").children;
   state.drawn = null;
@@ -156,17 +157,22 @@ function drawRow(state, position) {
   const chosen = position === state.at ? " chosen" : "";
   const back = `<rect class="back" x="0" y="${y - row * 0.7}" width="${state.width}" height="${row}"/><text x="4" y="${y}">${clock(step.time)}</text>`;
   const inside = step.event ? drawEvent(state, step, y, position) : drawArrow(state, step, y, position);
-  const kind = step.event ? ` event ${step.event}` : `${step.lost ? " lost" : ""}${state.group.decisive.has(step.i) && state.mode !== "decisive" ? " decisive" : ""}`;
+  const kind = step.event ? ` event ${step.event}` : `${step.lost ? " lost" : ""}${stressed(state, step) ? " decisive" : ""}`;
   return `<g class="row${kind}${chosen}" data-row="${position}">${back}${drawGap(state, position, y)}${inside}<title>${escaped(stepText(state, step))}</title></g>`;
+}
+
+// A decisive message among others.
+function stressed({ group, mode }, step) {
+  return mode !== "decisive" && group.decisive.has(step.i);
 }
 
 // A mark on the host's line, and the text on the side with more room.
 function drawEvent(state, step, y, position) {
   const x = state.x[step.host], { left } = SEQUENCE;
   if (x === undefined) noteText(state, position, left, 1, step.text);
-  if (x === undefined) return `<line class="across" x1="${left}" x2="${state.width}" y1="${y + 6}" y2="${y + 6}"/><text x="${left + 4}" y="${y}">${escaped(fitted(step.text, state.width - left))}</text>`;
+  if (x === undefined) return `<line class="across" x1="${left}" x2="${state.width}" y1="${y + 6}" y2="${y + 6}"/><text x="${left + 4}" y="${y}">${escaped(fitted(state, step.text, state.width - left - 8, "600 13px"))}</text>`;
   const right = x - left < (state.width - left) / 2, room = right ? state.width - x - 18 : x - left - 18;
-  const text = fitted(step.text, room);
+  const text = fitted(state, step.text, room, "600 12px");
   noteText(state, position, x, right ? 1 : -1, `  ${text}`);
   return `<path class="mark" d="M${x} ${y - 10}l6 6l-6 6l-6 -6z"/><text x="${right ? x + 16 : x - 16}" y="${y}" text-anchor="${right ? "start" : "end"}">${escaped(text)}</text>`;
 }
@@ -178,7 +184,8 @@ function drawArrow(state, step, y, position) {
   const from = state.x[step.from], to = state.x[step.to], way = Math.sign(to - from);
   const down = step.end !== null && step.end - step.time > LATE ? placeOf(state, step.end) - y : 0;
   const begin = from + 10 * way, end = step.lost ? (from + to) / 2 : to - 10 * way;
-  const room = Math.abs(to - from) - 26, label = fitted(arrowText(state, step), state.wide > 110 ? Math.min(room, Math.max(state.wide - 34, 90)) : room);
+  const whole = Math.abs(to - from) - 26, room = state.wide > 110 ? Math.min(whole, Math.max(state.wide - 34, 90)) : whole;
+  const label = fitted(state, arrowText(state, step), room, stressed(state, step) ? "650 12px" : "12px");
   noteText(state, position, from, way, `  ${label}`);
   const cross = step.lost ? `<path class="cross" d="M${end - 6} ${y - 6}l12 12m0 -12l-12 12"/>` : `<path class="head" d="M${end} ${y + down}l${-8 * way} -4v8z"/>`;
   return `<line class="arrow" x1="${begin}" x2="${end}" y1="${y}" y2="${y + down}"/>${cross}`
@@ -202,9 +209,17 @@ function arrowText(state, step) {
   return step.lost ? `${text} (lost)` : text;
 }
 
-function fitted(text, room) {
-  const most = Math.max(10, Math.floor(room / 6.5));
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+const RULER = document.createElement("canvas").getContext("2d");
+const LEAST_LETTERS = 9;
+
+// The text, cut to a room (px) in a font (weight and size) if it is longer.
+function fitted(state, text, room, font) {
+  RULER.font = `${font} ${state.font}`;
+  const width = RULER.measureText(text).width, cut = (count) => `${text.slice(0, count)}…`;
+  if (width <= room) return text;
+  let count = Math.max(LEAST_LETTERS, Math.min(text.length - 1, Math.floor(text.length * room / width)));
+  while (count > LEAST_LETTERS && RULER.measureText(cut(count)).width > room) count--;
+  return cut(count);
 }
 
 function escaped(text) {
