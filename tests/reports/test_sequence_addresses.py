@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
-from tests.reports.opened import wait_until
+from tests.reports.opened import Open, messages_shown, view, wait_until
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = pytest.mark.browser
 
 SHOWN = """() => ({
   address: location.hash, said: document.getElementById("sequence-said").textContent,
@@ -42,6 +43,7 @@ def walk(page: Page, most: int) -> list[dict[str, str]]:
     return steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["decisive", "clients", "all"])
 def test_every_step_of_a_violation_has_its_own_address(traced_page: Page, mode: str) -> None:
     page = traced_page
@@ -58,6 +60,7 @@ def test_every_step_of_a_violation_has_its_own_address(traced_page: Page, mode: 
     assert opened == steps
 
 
+@pytest.mark.slow
 def test_the_position_of_an_event_counts_only_at_its_time(traced_page: Page) -> None:
     """Another version of the harness may write a report with other positions."""
     page = traced_page
@@ -68,6 +71,7 @@ def test_the_position_of_an_event_counts_only_at_its_time(traced_page: Page) -> 
     assert opened.split()[0] == event["said"].split(": ", 1)[1].split()[0]
 
 
+@pytest.mark.slow
 def test_the_address_names_the_step_that_a_violation_or_a_search_has_chosen(traced_page: Page) -> None:
     page = traced_page
     assert shown(page)["address"] == "", "the page that nobody has moved keeps its address"
@@ -98,6 +102,7 @@ def same(page: Page) -> int:
     return int(number)
 
 
+@pytest.mark.slow
 def test_the_timeline_and_the_messages_show_the_same_violation(traced_page: Page) -> None:
     page = traced_page
     same(page)
@@ -115,6 +120,7 @@ def test_the_timeline_and_the_messages_show_the_same_violation(traced_page: Page
     wait_until(page, "document.getElementById('messages').getBoundingClientRect().top < innerHeight")
 
 
+@pytest.mark.slow
 def test_an_address_of_a_step_leads_the_timeline_to_its_violation(traced_page: Page) -> None:
     page = traced_page
     page.select_option("#sequence-groups", "2")
@@ -123,3 +129,35 @@ def test_an_address_of_a_step_leads_the_timeline_to_its_violation(traced_page: P
         page.evaluate("showViolation(shownRun, 0)")
         page.evaluate(OPEN, next(step["address"] for step in reversed(steps) if step["address"].startswith(kind)))
         assert page.evaluate("shownRun.run.violations[shownRun.chosen].number") == 3
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("address", ["t=99", "message=99999", "call=0", "message=x"])
+def test_an_address_without_a_kept_message_says_so(traced_page: Page, traced: Path, address: str) -> None:
+    page = traced_page
+    page.goto("about:blank")
+    page.goto(f"{(traced / 'report.html').as_uri()}#{address}")
+    messages_shown(page)
+    lost = page.locator("#sequence-lost")
+    assert lost.inner_text() == f"No kept message at this address: #{address}."
+    assert lost.get_attribute("role") == "status"
+    assert "both hold k0" in page.inner_text("#sequence-title")
+    page.click("[data-step=next]")
+    assert lost.inner_text() == ""
+
+
+@pytest.mark.slow
+def test_addresses_open_the_timeline_of_a_report_without_messages(opened: Open) -> None:
+    page = opened("violation")
+    for address, said in (
+        ("t=7.25", "The timeline shows the time around 7.25"),
+        ("t=99", "The run has no moment at #t=99: it lasts 30"),
+        ("message=7", "This report has no messages, so it cannot open #message=7."),
+        ("call=99999", "The run has no call at #call=99999."),
+        ("call=1", "#1 process"),
+    ):
+        page.evaluate(f"location.hash = {address!r}")
+        wait_until(page, f"document.querySelector('#timeline-said').textContent.includes({said!r})")
+        if address == "t=7.25":
+            from_, until = view(page)
+            assert from_ < 7_250_000 < until <= from_ + 2_000_000

@@ -156,20 +156,6 @@ def test_addresses_open_a_moment_a_message_and_a_call(
     assert page.locator("#messages").is_visible()
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("address", ["t=99", "message=99999", "call=0", "message=x"])
-def test_an_address_without_a_kept_message_says_so(page: Page, folder: Path, address: str) -> None:
-    page.goto("about:blank")
-    page.goto(f"{(folder / 'report.html').as_uri()}#{address}")
-    messages_shown(page)
-    lost = page.locator("#sequence-lost")
-    assert lost.inner_text() == f"No kept message at this address: #{address}."
-    assert lost.get_attribute("role") == "status"
-    assert "both hold k0" in page.inner_text("#sequence-title")
-    page.click("[data-step=next]")
-    assert lost.inner_text() == ""
-
-
 def test_an_address_in_time_moves_the_timeline_too(page: Page, view: model.RunView) -> None:
     page.evaluate("location.hash = 't=5.5'")
     wait_until(page, "document.querySelector('#timeline-said').textContent.includes('5.5')")
@@ -180,23 +166,6 @@ def test_an_address_in_time_moves_the_timeline_too(page: Page, view: model.RunVi
     assert found.start is not None
     page.evaluate(f"location.hash = 't={(found.start - view.history.origin) / 1e9:.6f}'")
     wait_until(page, f"document.querySelector('#timeline-said').textContent.includes({found.sentence!r})")
-
-
-@pytest.mark.slow
-def test_addresses_open_the_timeline_of_a_report_without_messages(opened: Open) -> None:
-    page = opened("violation")
-    for address, said in (
-        ("t=7.25", "The timeline shows the time around 7.25"),
-        ("t=99", "The run has no moment at #t=99: it lasts 30"),
-        ("message=7", "This report has no messages, so it cannot open #message=7."),
-        ("call=99999", "The run has no call at #call=99999."),
-        ("call=1", "#1 process"),
-    ):
-        page.evaluate(f"location.hash = {address!r}")
-        wait_until(page, f"document.querySelector('#timeline-said').textContent.includes({said!r})")
-        if address == "t=7.25":
-            from_, until = shown_times(page)
-            assert from_ < 7_250_000 < until <= from_ + 2_000_000
 
 
 def test_the_search_of_the_timeline_finds_messages_too(page: Page, view: model.RunView) -> None:
