@@ -50,6 +50,9 @@ class SteppedHost:
     def log(self, line: str) -> None:
         """Drop the line: the logs are not compared."""
 
+    def lacks(self, client: str, what: str) -> None:
+        """Do nothing: the answers are compared."""
+
     def run_timers(self, duration_ns: int) -> None:
         """Run the timers of the next ``duration_ns`` of monotonic time. The wall clock stands still meanwhile."""
         end = self.now + duration_ns

@@ -110,6 +110,10 @@ class SimHost:
         """Append a line to the log with the current true and wall-clock times."""
         self.lines.append((self.kernel.now, self.wall_ns(), line))
 
+    def lacks(self, client: str, what: str) -> None:
+        """Make the run unknown: the simulator lacks what the client called."""
+        self.kernel.unsupported.setdefault(what, client)
+
     def dial(self, host: str, port: int, handler: Handler) -> Conn:
         """Open a stream for a server program of this host; ``handler`` is called when it opens, or is refused."""
         peer = ServiceConnection(handler, self, None, host)

@@ -257,7 +257,7 @@ class Kernel:
         self._until = False
         self.event_limit = sys.maxsize
         self.unsupported: dict[str, str] = {}
-        """Call that a simulated process made and the simulator lacks → the first host that made it."""
+        """Call, or request to a server, that the simulator lacks → the first host that made it."""
         self._shuffle = Random(f"{seed}/shuffle/{shuffle}") if shuffle else None
 
     def rng(self, name: str) -> Random:

@@ -69,6 +69,9 @@ class ServiceHost(Protocol):
     def log(self, line: str) -> None:
         """Append a line to the server's log. The host adds true time and its wall-clock time."""
 
+    def lacks(self, client: str, what: str) -> None:
+        """Note that the host ``client`` called ``what``, which the real server may have and this one lacks."""
+
 
 class Service(Handler, Protocol):
     """A server program.

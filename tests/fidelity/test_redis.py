@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from redis import Connection
 
 from harness.fidelity.comparison import AnswerPair, Step, compare
+from harness.fidelity.processes import Place, ServerProcess
 from harness.fidelity.redis import RedisComparison
 from harness.fidelity.redis.commands import RedisCommandGenerator
 from harness.fidelity.redis.known import CURSORS
@@ -19,7 +22,9 @@ from harness.protocols.redis_replies import replies
 from harness.sim.servers.redis import expiry, transactions
 from harness.sim.servers.redis.keyspace import Database
 from harness.sim.servers.redis.protocol import encode_command
+from harness.sim.servers.redis.sentinel import SentinelServer
 from harness.sim.servers.redis.server import RedisServer
+from tests.conftest import redis_command
 from tests.fidelity.documented import documented
 from tests.fidelity.real import assert_agreement, same, started
 from tests.sim.redis_client import DirectConn
@@ -45,6 +50,31 @@ def test_random_steps_get_the_answers_of_a_real_server(pair: RedisPair) -> None:
 @pytest.mark.slow
 def test_many_random_steps_get_the_answers_of_a_real_server(pair: RedisPair) -> None:
     assert_agreement(pair, MANY_SEEDS)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("server", [RedisServer(), SentinelServer(primary=("n1", 6379), peers=[])])
+def test_lacking_commands_are_those_that_only_the_real_server_has(server: RedisServer) -> None:
+    """A sentinel has its own, which a server of the same release lists if it runs as one."""
+    with ServerProcess("redis-server", partial(_command_line, sentinel=isinstance(server, SentinelServer))) as process:
+        host, port = process.place.address
+        connection = Connection(host=host, port=port)  # type: ignore[no-untyped-call]
+        connection.send_command("COMMAND")  # type: ignore[no-untyped-call]
+        entries = connection.read_response()
+        connection.disconnect()  # type: ignore[no-untyped-call]
+    real = {name for entry in entries for name in (entry[0], *[sub[0] for sub in entry[9]])}
+    ours = {one.full_name for found in server.commands.values() for one in (found, *(found.subcommands or {}).values())}
+    missing = real - ours
+    assert server.lacking == {name for name in missing if name.split(b"|")[0] not in missing - {name}}
+
+
+def _command_line(place: Place, *, sentinel: bool) -> list[str]:
+    command = redis_command(place)
+    if not sentinel:
+        return command
+    configuration = place.folder / "sentinel.conf"
+    configuration.write_text("sentinel monitor mymaster 127.0.0.1 1 2\n")
+    return [command[0], str(configuration), *command[1:-2], "--sentinel"]
 
 
 @pytest.mark.real

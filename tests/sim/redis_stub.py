@@ -87,6 +87,8 @@ class StubHost:
         self._postponed: list[StubTimer] = []
         self.ends: dict[int, StreamEnd] = {}
         self.lines: list[str] = []
+        self.lacking: list[tuple[str, str]] = []
+        """Each client that called what the server lacks, and what that was."""
 
     def wall_ns(self) -> int:
         return self.world.now_ns + self.offset_ns
@@ -106,6 +108,9 @@ class StubHost:
             self._postponed.append(timer)
         else:
             timer.fn(*timer.args)
+
+    def lacks(self, client: str, what: str) -> None:
+        self.lacking.append((client, what))
 
     def log(self, line: str) -> None:
         self.lines.append(line)

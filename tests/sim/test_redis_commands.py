@@ -49,6 +49,37 @@ def test_errors_have_the_texts_of_the_real_server(bench: RedisBench, words: list
     assert reply == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "noted"),
+    [
+        (["XADD", "s", "*", "a", "b"], "the Redis command XADD"),
+        (["fcall", "unlock", "0"], "the Redis command FCALL"),
+        (["FUNCTION", "LOAD", "x"], "the Redis command FUNCTION"),
+        (["CLIENT", "UNBLOCK", "1"], "the Redis command CLIENT UNBLOCK"),
+        (["CLIENT", "TRACKING", "on"], "the Redis command CLIENT TRACKING"),
+        (
+            ["CONFIG", "SET", "notify-keyspace-events", "KEA"],
+            "the Redis command CONFIG SET notify-keyspace-events KEA",
+        ),
+        (["CONFIG", "SET", "list-max-listpack-size", "9"], "the Redis command CONFIG SET list-max-listpack-size 9"),
+        (["EVAL", "return redis.call('xadd','s','*','a','b')", 0], "the Redis command XADD"),
+        (["EVAL", "return redis.pcall('copy','a','b')", 0], "the Redis command COPY"),
+        (["EVAL", "return cjson.encode({})", 0], "cjson in a Redis script"),
+    ],
+)
+def test_what_the_simulator_lacks_is_refused_and_noted(bench: RedisBench, words: list[Any], noted: str) -> None:
+    bench.conn(*words)
+    assert bench.host.lacking == [("client", noted)]
+
+
+@pytest.mark.parametrize(
+    "words", [["FOO"], ["DELEX", "k"], ["CLIENT", "SETINFO", "a", "b"], ["EVAL", "return foo", 0], ["SET", "a"]]
+)
+def test_what_redis_7_0_refuses_too_is_not_noted(bench: RedisBench, words: list[Any]) -> None:
+    assert isinstance(bench.conn(*words), ReplyError)
+    assert not bench.host.lacking
+
+
 def test_set_nx_px_acquires_a_free_lock_only(bench: RedisBench) -> None:
     assert bench.conn("SET", "lock", "me", "NX", "PX", 3000) == "OK"
     assert bench.conn("SET", "lock", "you", "NX", "PX", 3000) is None

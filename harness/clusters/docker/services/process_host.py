@@ -61,6 +61,9 @@ class ProcessHost:
     def log(self, line: str) -> None:
         print(line, flush=True)
 
+    def lacks(self, client: str, what: str) -> None:
+        self.log(f"{client} called {what}, which this server lacks")
+
 
 class TcpLink(asyncio.Protocol):
     """A :class:`harness.sim.service.Conn` over TCP. ``peer`` is the address of the other end."""

@@ -6,6 +6,7 @@ at once and does nothing, because the server object itself stores all persistent
 
 from __future__ import annotations
 
+from .config import NotSimulated
 from .connection import VERSION
 from .memory import BASE_BYTES, total_bytes
 from .protocol import OK, SYNTAX, ErrorReply, FlatMap, Reply, StatusReply, Verbatim
@@ -22,7 +23,12 @@ def config_get(client: ClientState, args: list[bytes]) -> Reply:
 def config_set(client: ClientState, args: list[bytes]) -> Reply:
     if len(args) & 1:
         raise ErrorReply(SYNTAX)
-    client.engine.config.assign(list(zip(args[2::2], args[3::2], strict=True)))
+    try:
+        client.engine.config.assign(list(zip(args[2::2], args[3::2], strict=True)))
+    except NotSimulated as refused:
+        words = " ".join(arg.decode(errors="replace") for arg in args[2:])
+        client.engine.lacks(client, f"the Redis command CONFIG SET {words[:80]}")
+        raise refused.args[0] from None
     client.engine.refresh_guards()
     client.engine.replication.count_good()
     return OK

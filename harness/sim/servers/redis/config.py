@@ -64,6 +64,10 @@ def memory_size(text: str) -> int | None:
     return int(digits) * unit if unit and digits.isdigit() else None
 
 
+class NotSimulated(Exception):
+    """The simulator lacks a parameter, or a value of one. The argument is the error reply."""
+
+
 class Config:
     """Values of all parameters as text."""
 
@@ -95,13 +99,15 @@ class Config:
         return shown
 
     def assign(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        """Set all parameters or none, as CONFIG SET does. Raises ErrorReply."""
+        """Set all parameters or none, as CONFIG SET does. Raises ErrorReply and NotSimulated."""
         checked: dict[str, str] = {}
         for raw_name, raw_value in pairs:
             given_name = raw_name.decode(errors="replace").lower()
             name = _ALIASES.get(given_name, given_name)
             if name not in self._values:
-                raise ErrorReply(b"ERR Unknown option or number of arguments for CONFIG SET - '%b'" % raw_name)
+                raise NotSimulated(
+                    ErrorReply(b"ERR Unknown option or number of arguments for CONFIG SET - '%b'" % raw_name)
+                )
             if name in checked:
                 raise _refusal(given_name, "duplicate parameter")
             checked[name] = _check_value(given_name, name, raw_value)
@@ -123,7 +129,7 @@ def _check_value(given_name: str, name: str, raw: bytes) -> str:
             raise _refusal(given_name, "argument must be a memory value")
         return str(size)
     if (name, text.lower()) == ("replica-serve-stale-data", "no") or (name == "notify-keyspace-events" and text):
-        raise _refusal(given_name, "not available in the simulator")
+        raise NotSimulated(_refusal(given_name, "not available in the simulator"))
     if name in _CHOICES:
         return _choice(given_name, _CHOICES[name], text.lower())
     if name in _TEXTS:

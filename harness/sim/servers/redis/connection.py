@@ -151,8 +151,9 @@ def client_reply(client: ClientState, args: list[bytes]) -> Reply:
     return NO_REPLY
 
 
-def tracking(_client: ClientState, args: list[bytes]) -> Reply:
+def tracking(client: ClientState, args: list[bytes]) -> Reply:
     if _on_off(args):
+        client.engine.lacks(client, "the Redis command CLIENT TRACKING")
         raise ErrorReply(b"ERR Client tracking is not available in the simulator")
     return OK
 

@@ -45,14 +45,16 @@ class Engine(ServerState):
 
     # Running commands
 
-    def lookup(self, args: list[bytes]) -> RedisCommand:
+    def lookup(self, client: ClientState, args: list[bytes]) -> RedisCommand:
         """Return the command or subcommand. Raises ErrorReply if it is unknown or has a wrong number of arguments."""
         command = self.commands.get(args[0]) or self.commands.get(args[0].lower())
         if command is None:
+            self.note_unknown(client, args)
             raise unknown_command(args)
         if command.subcommands is not None and len(args) > 1:
             sub = command.subcommands.get(args[1].lower())
             if sub is None:
+                self.note_unknown(client, args)
                 raise unknown_subcommand(args[0], args[1])
             command = sub
         if not command.accepts(args):
@@ -65,7 +67,7 @@ class Engine(ServerState):
         try:
             command = self.commands.get(args[0])
             if command is None or command.subcommands is not None or not command.accepts(args):
-                command = self.lookup(args)
+                command = self.lookup(client, args)
             if self.loading and not runs_while_loading(command):
                 raise ErrorReply(LOADING)
             if self.guarded:

@@ -20,7 +20,7 @@ from lupa import lua51
 from .protocol import ErrorReply, FlatMap, NullArray, Reply, SetReply, StatusReply, format_double
 
 PRELUDE = b"""
-local pycall, pysha, pylog, pyresp, pyrandom, slice, slices = ...
+local pycall, pysha, pylog, pyresp, pyrandom, pymissing, slice, slices = ...
 local type, select, unpack, error, xpcall, pcall, tostring = type, select, unpack, error, xpcall, pcall, tostring
 local setmetatable, getmetatable, rawset, rawget = setmetatable, getmetatable, rawset, rawget
 local loadstring, setfenv, getinfo, pairs, next = loadstring, setfenv, debug.getinfo, pairs, next
@@ -128,6 +128,7 @@ function redis.debug() end
 function redis.acl_check_cmd() return true end
 
 local backing = setmetatable({}, {__index = function(_, name)
+  pymissing(name)
   error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
 end})
 local env = locked(backing)
@@ -241,10 +242,15 @@ class CompileError(Exception):
 
 
 class Lua:
-    """One Lua interpreter. ``call`` runs a command for the script; ``draw`` returns random numbers in [0, 1)."""
+    """One Lua interpreter. ``call`` runs a command for the script; ``draw`` returns random numbers in [0, 1);
+    ``missing`` is called with the name of a global variable that a script reads and that does not exist."""
 
     def __init__(
-        self, call: Callable[[list[bytes]], Reply], set_resp: Callable[[int], None], draw: Callable[[], float]
+        self,
+        call: Callable[[list[bytes]], Reply],
+        set_resp: Callable[[int], None],
+        draw: Callable[[], float],
+        missing: Callable[[bytes], None],
     ):
         self._runtime = lua51.LuaRuntime(
             encoding=None, unpack_returned_tuples=True, register_eval=False, register_builtins=False
@@ -253,7 +259,7 @@ class Lua:
         self._draw = draw
         self.log: list[tuple[int, bytes]] = []
         prelude = self._runtime.compile(PRELUDE)
-        handlers = (self._called, _sha1hex, self._logged, set_resp, self._random)
+        handlers = (self._called, _sha1hex, self._logged, set_resp, self._random, missing)
         self._compile, self._run, self._run_big = prelude(*handlers, SLICE, MAX_INSTRUCTIONS // SLICE)
 
     def compile(self, code: bytes) -> Any:

@@ -20,6 +20,7 @@ _UNKNOWN = b"ERR Unknown Redis command called from script"
 _ARITY = b"ERR Wrong number of args calling Redis command from script"
 _FORBIDDEN = b"ERR This Redis command is not allowed from script"
 _NO_WRITES = b"ERR Write commands are not allowed from read-only scripts."
+_MISSING_LIBRARIES = (b"bit", b"cjson", b"cmsgpack", b"struct")
 _SHEBANG_FLAGS = (b"no-writes", b"allow-oom", b"allow-stale", b"no-cluster", b"allow-cross-slot-keys")
 
 
@@ -47,12 +48,21 @@ class Interpreter:
     def __init__(self, engine: ServerState) -> None:
         self.engine = engine
         self.client = ClientState(engine, None, 0)
+        self.caller = self.client
+        """The client that called the script."""
         self.read_only = False
         self.by_body: dict[bytes, bytes] = {}
-        self.lua = Lua(self.call, self.set_resp, engine.host.rng.random)
+        self.lua = Lua(self.call, self.set_resp, engine.host.rng.random, self.missing)
 
-    def set_resp(self, _version: int) -> None:
-        """Accept the call and do nothing; replies keep their RESP2 form."""
+    def set_resp(self, version: int) -> None:
+        """Accept the call; replies keep their RESP2 form."""
+        if version != 2:
+            self.engine.lacks(self.caller, "redis.setresp(3) in a Redis script")
+
+    def missing(self, name: bytes) -> None:
+        """Note the use of a library that Redis gives to scripts and that is missing here."""
+        if name in _MISSING_LIBRARIES:
+            self.engine.lacks(self.caller, f"{name.decode()} in a Redis script")
 
     def call(self, args: list[bytes]) -> Reply:
         """Run a command for a script. Raises ErrorReply if scripts may not call it."""
@@ -61,6 +71,7 @@ class Interpreter:
         if command is not None and command.subcommands is not None and len(args) > 1:
             command = command.subcommands.get(args[1].lower())
         if command is None:
+            engine.note_unknown(self.caller, args)
             raise ErrorReply(_UNKNOWN)
         if not command.accepts(args):
             raise ErrorReply(_ARITY)
@@ -87,6 +98,7 @@ class Interpreter:
     ) -> Reply:
         engine = self.engine
         self.client.db = client.db
+        self.caller = client
         self.read_only = read_only or script.read_only
         engine.script_wrote = False
         outer, engine.frozen_ms = engine.frozen_ms, engine.now_ms()

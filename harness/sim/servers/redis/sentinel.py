@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from harness.sim.service import ServiceHost
 
-from . import admin, connection, pubsub
+from . import admin, connection, lacking, pubsub
 from .protocol import NULL_ARRAY, OK, ErrorReply, FlatMap, Reply, StatusReply
 from .replication import new_id
 from .replication_commands import role
@@ -48,6 +48,7 @@ class SentinelServer(RedisServer):
         self.down_after_ms = down_after_ms
         self.failover_timeout_ms = failover_timeout_ms
         self.commands = _COMMANDS
+        self.lacking = lacking.SENTINEL
         self._initial_primary = primary
         self._saved = SentinelState(primary)
         self._id = ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.sim.service import Conn, ServiceHost, Timer
 
+from . import lacking
 from .config import Config
 from .keyspace import Database
 from .memory import Memory
@@ -164,6 +165,8 @@ class ServerState:
         self.replication: Any = None
         self.run_id = ""
         self.commands: Table = {}
+        self.lacking = lacking.SERVER
+        """Names of commands that the real server has and this one lacks."""
         self.host: ServiceHost
         """Set by ``start`` before any command runs."""
         self.databases = [Database(self, index) for index in range(DATABASES)]
@@ -227,6 +230,19 @@ class ServerState:
     def log_refusal(self) -> None:
         """Log a write refused for lack of memory. The real server reports it to the client only."""
         self.log_first("oom", OOM.decode())
+
+    # What the simulator lacks
+
+    def note_unknown(self, client: ClientState, args: list[bytes]) -> None:
+        """Note a command that is unknown here, if the real server has it."""
+        words = [arg.lower() for arg in args[:2]]
+        for name in (words[0], b"|".join(words)):
+            if name in self.lacking:
+                self.lacks(client, f"the Redis command {name.decode().replace('|', ' ').upper()}")
+
+    def lacks(self, client: ClientState, what: str) -> None:
+        if client.conn is not None:
+            self.host.lacks(client.conn.peer, what)
 
     # DatabaseOwner, for databases
 
