@@ -112,7 +112,8 @@ class SimHost:
 
     def lacks(self, client: str, what: str) -> None:
         """Make the run unknown: the simulator lacks what the client called."""
-        self.kernel.unsupported.setdefault(what, client)
+        printable = "".join(char if char.isprintable() else "?" for char in what)
+        self.kernel.unsupported.setdefault(printable, client)
 
     def dial(self, host: str, port: int, handler: Handler) -> Conn:
         """Open a stream for a server program of this host; ``handler`` is called when it opens, or is refused."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import pg8000.dbapi
+import pymysql
 import redis
 
 
@@ -50,3 +52,55 @@ class ReleasesByStreamInScript(_RedisLock):
 
     def release(self) -> None:
         self.redis.eval(self.CODE, 1, self.key, self.token)
+
+
+class _SqlLock:
+    """A lock of a session. ``servers`` has (host, port) of each."""
+
+    ACQUIRE = ""
+    RELEASE = ""
+
+    def __init__(self, servers: list[tuple[str, int]], key: str, ttl: float) -> None:
+        self.address, self.key = servers[0], key
+        self.connection: Any = None
+
+    def connect(self, **login: Any) -> Any:
+        raise NotImplementedError
+
+    def acquire(self) -> bool:
+        if self.connection is None:
+            host, port = self.address
+            self.connection = self.connect(host=host, port=port, user="harness", password="harness", database="harness")
+        return bool(self._select(self.ACQUIRE))
+
+    def release(self) -> None:
+        self._select(self.RELEASE)
+
+    def _select(self, statement: str) -> Any:
+        cursor = self.connection.cursor()
+        cursor.execute(statement, (self.key,))
+        return cursor.fetchone()[0]
+
+
+class ReleasesByCase(_SqlLock):
+    """Releases a MySQL lock with CASE."""
+
+    kinds = ("mysql-single",)
+    ACQUIRE = "SELECT GET_LOCK(%s, 0)"
+    RELEASE = "SELECT CASE WHEN IS_USED_LOCK(%s) = CONNECTION_ID() THEN RELEASE_ALL_LOCKS() ELSE 0 END"
+
+    def connect(self, **login: Any) -> Any:
+        return pymysql.connect(**login)
+
+
+class ReleasesWithTransaction(_SqlLock):
+    """Reads the number of the transaction in which it releases a PostgreSQL lock."""
+
+    kinds = ("postgres",)
+    ACQUIRE = "SELECT pg_try_advisory_lock(hashtext(%s))"
+    RELEASE = "SELECT pg_advisory_unlock(hashtext(%s)), txid_current()"
+
+    def connect(self, **login: Any) -> Any:
+        connection = pg8000.dbapi.connect(**login)
+        connection.autocommit = True
+        return connection

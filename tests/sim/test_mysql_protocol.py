@@ -328,3 +328,26 @@ def test_errors_have_mariadbs_numbers(statement: str, number: int) -> None:
         return execute(connection, statement)[:2]
 
     assert on(main) == ("error", number)
+
+
+@pytest.mark.parametrize(
+    ("statement", "lacking"),
+    [
+        (
+            "SELECT CASE WHEN IS_USED_LOCK('k') = CONNECTION_ID() THEN 1 ELSE 0 END",
+            "CASE WHEN IS_USED_LOCK('?0') = CONNECTION_ID() THEN 1 ELSE 0 END in MariaDB's SQL",
+        ),
+        ("SELECT MD5('a')", "the SQL function MD5"),
+        ("SELECT RELEASE_LOCK('a') WHERE 0", "WHERE without FROM in MariaDB's SQL"),
+        ("SELECT * FROM information_schema.innodb_trx", "the table information_schema.innodb_trx in MariaDB's SQL"),
+        ("SELECT @@innodb_flush_method", "the system variable innodb_flush_method"),
+        ("SELECT * FROM nope", None),
+        ("SELEC 1", None),
+    ],
+)
+def test_a_statement_that_only_the_real_server_has_is_noted(statement: str, lacking: str | None) -> None:
+    def main(bench: MysqlBench) -> Any:
+        assert execute(bench.connect(), statement)[0] == "error"
+        return bench.world.kernel.unsupported
+
+    assert on(main) == ({lacking: "a"} if lacking else {})

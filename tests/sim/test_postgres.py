@@ -133,3 +133,26 @@ def test_asyncpg_runs_unmodified() -> None:
         return row["next"], locked
 
     assert PostgresBench().run(lambda: asyncio.run(talk())) == [(6, True)]
+
+
+@pytest.mark.parametrize(
+    ("statement", "lacking"),
+    [
+        ("SELECT CASE WHEN 1 = 1 THEN 1 ELSE 0 END", "CASE WHEN 1 = 1 THEN 1 ELSE 0 END in PostgreSQL's SQL"),
+        ("SELECT txid_current()", "the SQL function txid_current()"),
+        ("SELECT * FROM pg_locks", "the table pg_locks in PostgreSQL's SQL"),
+        ("SHOW work_mem", "the parameter work_mem of PostgreSQL"),
+        ("SELECT pg_advisory_lock(:key, :key) WHERE EXISTS (SELECT 1)", "WHERE without FROM in PostgreSQL's SQL"),
+        ("SELECT * FROM nope", None),
+        ("SELECT length(1)", None),
+    ],
+)
+def test_a_statement_that_only_the_real_server_has_is_noted(statement: str, lacking: str | None) -> None:
+    bench = PostgresBench()
+
+    def main() -> None:
+        with pytest.raises(DatabaseError):
+            connect().run(statement, key=1)
+
+    bench.run(main)
+    assert list(bench.world.kernel.unsupported) == ([lacking] if lacking else [])

@@ -5,22 +5,26 @@ They commit first, and wait for transactions that have used the table.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from sqlglot import expressions as exp
 
 from . import schema, sql
-from .errors import SqlError
+from .errors import UNSUPPORTED, SqlError
 from .interface import ServerInterface
 from .protocol import ACCOUNT
 from .session import SqlSession, Statement
 from .storage import SqlTable
 from .write import WriteResult
 
+_SYSTEM_SCHEMAS: Final = ("information_schema", "mysql", "performance_schema", "sys")
+
 
 def find_table(session: SqlSession, node: exp.Table) -> SqlTable:
     """Return the table that a statement names. Raises SqlError."""
     schema_name = node.db or session.database
+    if node.db.lower() in _SYSTEM_SCHEMAS:
+        raise SqlError(UNSUPPORTED, f"the table {node.db}.{node.name}")
     if not schema_name:
         raise SqlError(1046)
     found = session.server.tables.get(node.name) if schema_name == ACCOUNT else None

@@ -13,6 +13,7 @@ DUPLICATE: Final = 1062
 INTERRUPTED: Final = 1317
 KILLED: Final = 1927
 UNSUPPORTED: Final = 1235
+UNKNOWN_COMMAND: Final = 1047
 NAME_TOO_LONG: Final = 1059
 ILLEGAL_TYPE: Final = 4079
 
@@ -58,15 +59,25 @@ _TEXTS: Final[dict[int, tuple[str, str]]] = {
     4079: ("HY000", "Illegal parameter data type {} for operation '{}'"),
 }
 
+_LACKING: Final = {
+    UNSUPPORTED: "{} in MariaDB's SQL",
+    UNKNOWN_COMMAND: "a command of MariaDB's protocol",
+    1193: "the system variable {}",
+    1305: "the SQL function {}",
+}
+"""What the server lacks, by the error. The real server may have a variable or a function that is unknown here."""
+
 
 class SqlError(Exception):
     """The failure of a statement: error ``number``, SQLSTATE ``state`` (five characters) and ``text``.
 
-    ``parts`` are filled into the error's text.
+    ``parts`` are filled into the error's text. ``lacks`` says what this server lacks and the real one may have; it is
+    empty for an error that the real server has too.
     """
 
     def __init__(self, number: int, *parts: object) -> None:
         self.number = number
         self.state, text = _TEXTS[number]
         self.text = text.format(*parts)
+        self.lacks = _LACKING.get(number, "").format(*parts)
         super().__init__(f"({number}) {self.text}")

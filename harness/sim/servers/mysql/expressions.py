@@ -1,7 +1,7 @@
 """Compiles SQL expressions, given as sqlglot trees, to Python functions that are called for each row.
 
 Source: https://mariadb.com/kb/en/operators/ (three-valued logic, conversions). Not supported: subqueries, windows,
-GROUP BY, bit operators, CASE. Unsupported operators fail with error 1235, unknown functions with 1305.
+GROUP BY, bit operators, CASE. These fail with error 1235, unknown functions with 1305.
 """
 
 from __future__ import annotations
@@ -267,6 +267,9 @@ class Compiler:
     def _if(self, node: exp.If) -> Fn:
         test, then, other = self.compile(node.this), self.compile(node.args["true"]), self.compile(node.args["false"])
         return lambda c: then(c) if is_true(test(c)) else other(c)
+
+    def _case(self, node: exp.Case) -> Fn:
+        raise SqlError(1235, node.sql("mysql"))
 
     def _coalesce(self, node: exp.Coalesce) -> Fn:
         options = self.many([node.this, *node.expressions])

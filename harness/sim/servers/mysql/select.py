@@ -179,6 +179,8 @@ def compile_select(tree: exp.Select, text: str, table: SqlTable | None) -> Selec
     for part in ("group", "having", "joins", "distinct", "with_", "windows"):
         if tree.args.get(part):
             raise SqlError(1235, part)
+    if source is None and tree.args.get("where"):
+        raise SqlError(1235, "WHERE without FROM")
     compiler = Compiler(table.columns if table else [], names_of(source.this) if source else [], FUNCTIONS)
     items = _items(compiler, tree, text, table)
     made = Select(table, items, aggregated=compiler.aggregated)

@@ -14,7 +14,7 @@ from harness.sim.servers.waits import Wait, WaitOutcome
 from harness.sim.service import Conn, Timer
 
 from . import protocol, variables
-from .errors import DEADLOCK, KILLED, SqlError
+from .errors import DEADLOCK, KILLED, UNKNOWN_COMMAND, SqlError
 from .interface import ServerInterface
 from .named_locks import NS_PER_S, lock_name
 from .select import ResultSet
@@ -155,7 +155,7 @@ class SqlSession(WaitingSession):
             self.reset()
             self._answer(WriteResult())
         else:
-            self._answer(SqlError(1047))
+            self._answer(SqlError(UNKNOWN_COMMAND))
 
     # Statements.
 
@@ -219,6 +219,8 @@ class SqlSession(WaitingSession):
 
     def _answer(self, answer: Answer | SqlError) -> None:
         if isinstance(answer, SqlError):
+            if answer.lacks:
+                self.server.host.lacks(self.conn.peer, answer.lacks)
             self._send([protocol.error(answer)])
         elif isinstance(answer, ResultSet):
             self._send(protocol.result(answer.fields, answer.rows, self.status))

@@ -33,12 +33,17 @@ ABORTED: Final = "current transaction is aborted, commands ignored until end of 
 
 
 class PgError(Exception):
-    """The failure of a statement: SQLSTATE ``state`` and ``text``; ``fatal`` if it also ends the session."""
+    """The failure of a statement: SQLSTATE ``state`` and ``text``; ``fatal`` if it also ends the session.
 
-    def __init__(self, state: str, text: str, *, fatal: bool = False) -> None:
+    ``lacks`` says what this server lacks and the real one may have; it is empty for an error that the real server has
+    too.
+    """
+
+    def __init__(self, state: str, text: str, *, fatal: bool = False, lacks: str = "") -> None:
         self.state = state
         self.text = text
         self.fatal = fatal
+        self.lacks = lacks
         super().__init__(f"{state}: {text}")
 
 
@@ -49,4 +54,5 @@ def read_only(command: str) -> PgError:
 
 def unsupported(what: str) -> PgError:
     """Return the error for SQL that PostgreSQL has and this server does not."""
-    return PgError(UNSUPPORTED, f"this simulated server doesn't support: {what[:80]}")
+    text = f"this simulated server doesn't support: {what[:80]}"
+    return PgError(UNSUPPORTED, text, lacks=f"{what[:80]} in PostgreSQL's SQL")

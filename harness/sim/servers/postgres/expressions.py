@@ -312,7 +312,8 @@ class Compiler:
             return Expr(lambda c: c.results[at], waiting[1])
         found = FUNCTIONS.get((name, len(nodes)))
         if found is None:
-            raise no_function(name, ", ".join(NAMES[self.compile(node).oid] for node in nodes))
+            types = ", ".join(NAMES[self.compile(node).oid] for node in nodes)
+            raise no_function(name, types, lacks=f"the SQL function {name}({types})")
         values = [argument.value for argument in self._arguments(name, nodes, found.arguments)]
 
         def compute(c: Context) -> Any:

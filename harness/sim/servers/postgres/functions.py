@@ -74,6 +74,6 @@ FUNCTIONS: Final[dict[tuple[str, int], Function]] = {
 }
 
 
-def no_function(name: str, arguments: str) -> PgError:
+def no_function(name: str, arguments: str, *, lacks: str = "") -> PgError:
     """Return the error for a function that does not exist with such arguments."""
-    return PgError(NO_FUNCTION, f"function {name}({arguments}) does not exist")
+    return PgError(NO_FUNCTION, f"function {name}({arguments}) does not exist", lacks=lacks)

@@ -151,6 +151,8 @@ class MessageHandler:
     def _fail(self, failure: PgError) -> None:
         session = self._session
         session.fail()
+        if failure.lacks:
+            session.server.host.lacks(session.conn.peer, failure.lacks)
         if failure.fatal:
             session.terminate(failure)
         else:

@@ -103,12 +103,17 @@ def _name(node: Any) -> str:
     return _COLUMN_NAMES.get(type(node), "?column?")
 
 
+_SYSTEM_SCHEMAS: Final = ("information_schema", "pg_catalog")
+
+
 def find_table(tables: dict[str, Table], node: Any) -> Table:
     """Return the table that a statement names. Raises PgError."""
     if not isinstance(node, exp.Table):
         raise unsupported(node.sql("postgres"))
     found = tables.get(node.name)
     if found is None:
+        if node.db in _SYSTEM_SCHEMAS or node.name.startswith("pg_"):
+            raise unsupported(f"the table {node.name}")
         raise PgError(NO_TABLE, f'relation "{node.name}" does not exist')
     return found
 

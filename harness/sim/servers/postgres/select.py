@@ -139,6 +139,8 @@ def compile_select(tree: Any, tables: dict[str, Table], declared: tuple[int, ...
         raise unsupported(tree.sql("postgres"))
     source = tree.args.get("from_") or tree.args.get("from")
     if source is None:
+        if tree.args.get("where"):
+            raise unsupported("WHERE without FROM")
         compiler = Compiler(None, declared)
         output = compile_output(compiler, tree.expressions)
         return SelectValues(parameter_types(compiler), output.fields, output, compiler.calls)

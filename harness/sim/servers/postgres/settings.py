@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from .errors import FIXED_PARAMETER, UNSUPPORTED, PgError
+from .errors import FIXED_PARAMETER, PgError, unsupported
 
 DEFAULTS: Final = {
     "application_name": "", "client_encoding": "UTF8", "datestyle": "ISO, MDY", "deadlock_timeout": "1s",
@@ -41,7 +41,8 @@ _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 
 def known(name: str) -> str:
     """Return the name of a parameter in lower case. Raises PgError if there is none."""
     if name.lower() not in DEFAULTS:
-        raise PgError("42704", f'unrecognized configuration parameter "{name}"')
+        text = f'unrecognized configuration parameter "{name}"'
+        raise PgError("42704", text, lacks=f"the parameter {name} of PostgreSQL")
     return name.lower()
 
 
@@ -54,7 +55,7 @@ def checked(name: str, value: str) -> str:
     if name.endswith("_isolation"):
         level = " ".join(value.lower().split())
         if level not in LEVELS:
-            raise PgError(UNSUPPORTED, f"this simulated server doesn't support: isolation level {level}")
+            raise unsupported(f"isolation level {level}")
         return level
     return value
 
