@@ -5,9 +5,15 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import consul
+import etcd3
 import pg8000.dbapi
+import pymemcache
 import pymysql
 import redis
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
+from kazoo.security import make_digest_acl
 
 
 class _RedisLock:
@@ -104,3 +110,75 @@ class ReleasesWithTransaction(_SqlLock):
         connection = pg8000.dbapi.connect(**login)
         connection.autocommit = True
         return connection
+
+
+class UsesMetaCommands:
+    """Acquires with a meta command of memcached."""
+
+    kinds = ("memcached",)
+
+    def __init__(self, servers: list[tuple[str, int]], key: str, ttl: float) -> None:
+        self.client, self.key = pymemcache.Client(servers[0]), key
+
+    def acquire(self) -> bool:
+        return bool(self.client.raw_command(f"ms {self.key} 1 ME\r\n1") == b"HD")
+
+    def release(self) -> None:
+        self.client.delete(self.key)
+
+
+class ListsAlarms:
+    """Acquires only if etcd has no alarm."""
+
+    kinds = ("etcd",)
+
+    def __init__(self, servers: list[tuple[str, int]], key: str, ttl: float) -> None:
+        host, port = servers[0]
+        self.client, self.key = etcd3.client(host=host, port=port), key
+
+    def acquire(self) -> bool:
+        return not list(self.client.list_alarms()) and bool(self.client.put_if_not_exists(self.key, "1"))
+
+    def release(self) -> None:
+        self.client.delete(self.key)
+
+
+class ListsNodes:
+    """Acquires only if Consul has a node."""
+
+    kinds = ("consul",)
+
+    def __init__(self, servers: list[tuple[str, int]], key: str, ttl: float) -> None:
+        host, port = servers[0]
+        self.client, self.key = consul.Consul(host, port), key
+
+    def acquire(self) -> bool:
+        return bool(self.client.catalog.nodes()) and bool(self.client.kv.put(self.key, "1", cas=0))
+
+    def release(self) -> None:
+        self.client.kv.delete(self.key)
+
+
+class ProtectsItsNode:
+    """Gives its node an access control list of its own."""
+
+    kinds = ("zookeeper",)
+
+    def __init__(self, servers: list[tuple[str, int]], key: str, ttl: float) -> None:
+        self.hosts, self.key = ",".join(f"{host}:{port}" for host, port in servers), key
+        self.client: KazooClient | None = None
+
+    def acquire(self) -> bool:
+        if self.client is None:
+            self.client = KazooClient(self.hosts)
+            self.client.start()
+        acl = [make_digest_acl("user", "password", all=True)]
+        try:
+            self.client.create(f"/{self.key}", ephemeral=True, acl=acl)
+        except NodeExistsError:
+            return False
+        return True
+
+    def release(self) -> None:
+        assert self.client is not None
+        self.client.delete(f"/{self.key}")

@@ -11,6 +11,7 @@ from harness.plan import Plan
 MODULE = f"{__package__}.lacking_locks"
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("lock", "lacking"),
     [
@@ -18,6 +19,10 @@ MODULE = f"{__package__}.lacking_locks"
         ("ReleasesByStreamInScript", "the Redis command XADD"),
         ("ReleasesByCase", "CASE WHEN"),
         ("ReleasesWithTransaction", "the SQL function txid_current()"),
+        ("UsesMetaCommands", "the memcached command ms"),
+        ("ListsAlarms", "the method /etcdserverpb.Maintenance/Alarm of etcd"),
+        ("ListsNodes", "GET /v1/catalog/nodes of Consul"),
+        ("ProtectsItsNode", "access control lists of ZooKeeper"),
     ],
 )
 def test_a_lock_that_needs_what_a_simulated_server_lacks_is_unknown(lock: str, lacking: str) -> None:

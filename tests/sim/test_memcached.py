@@ -161,3 +161,19 @@ def test_commands_are_reported_before_their_answers(mc: MemcachedBench) -> None:
 
     mc.server.on_command = end
     assert mc("delete k") == ""
+
+
+@pytest.mark.parametrize(
+    ("data", "lacking"),
+    [
+        (b"mg k v\r\n", ["the memcached command mg"]),
+        (b"stats settings\r\n", ["the memcached command stats settings"]),
+        (b"\x80\x00" + bytes(22), ["the binary protocol of memcached"]),
+        (b"stats nope\r\n", []),
+        (b"nope\r\n", []),
+        (b"set k 0 0 1\r\n\x80\r\n", []),
+    ],
+)
+def test_commands_that_only_the_real_server_has_are_noted(mc: MemcachedBench, data: bytes, lacking: list[str]) -> None:
+    mc.conn.raw(data)
+    assert [what for _, what in mc.host.lacking] == lacking

@@ -166,6 +166,8 @@ class ConsulServer:
             session.query = answer
             self._queries.setdefault(answer.key, []).append(answer)
         else:
+            if answer[0] == HTTPStatus.NOT_IMPLEMENTED:
+                self.host.lacks(conn.peer, f"{request.method} {request.target} of Consul")
             # An event of its own: a fault that is triggered by the answer may kill the host.
             self.host.call_later(0, self._send, conn, request, *answer)
 

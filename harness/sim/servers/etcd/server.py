@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from harness.sim import grpc_wire
-from harness.sim.grpc_wire import MethodHandler, ServerCall, StatusError
+from harness.sim.grpc_wire import UNIMPLEMENTED, MethodHandler, ServerCall, StatusError
 from harness.sim.kernel import MILLISECOND
 from harness.sim.service import Conn, ServiceHost
 
@@ -32,6 +32,8 @@ VERSION: Final = "3.4.23"
 HEARTBEAT_MS: Final = 100
 ELECTION_MS: Final = 1000
 _BYTES_PER_CHANGE: Final = 256
+_SERVICES: Final = ("/etcdserverpb.", "/v3lockpb.", "/v3electionpb.", "/grpc.health.")
+"""Beginnings of the paths of etcd's gRPC methods."""
 HandleRequest = Callable[[ServerCall, Any], None]
 OnCommand = Callable[[str, str], None]
 
@@ -55,6 +57,21 @@ class _Unary:
     def dropped(self, call: ServerCall) -> None:
         if self._dropped is not None:
             self._dropped(call)
+
+
+class _Missing:
+    """A method that etcd has and this server lacks (:class:`~harness.sim.grpc_wire.MethodHandler`)."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def message(self, call: ServerCall, data: bytes) -> None:  # noqa: ARG002
+        self._member.host.lacks(call.peer, f"the method {call.path} of etcd")
+        call.end(UNIMPLEMENTED, f"unknown method {call.path}")
+
+    def ended(self, call: ServerCall) -> None: ...
+
+    def dropped(self, call: ServerCall) -> None: ...
 
 
 def event_name(path: str) -> str:
@@ -105,8 +122,14 @@ class EtcdServer:
         self._locks = LockService(member, self._new_lease, self._answer)
         self._leases = LeaseForwarder(member)
         self._keep_alive = KeepAlive(member, self._leases, self._send_response)
-        self._server = grpc_wire.GrpcServer(self._method_handlers().get)
+        self._methods = self._method_handlers()
+        self._missing = _Missing(member)
+        self._server = grpc_wire.GrpcServer(self._method)
         self._v2 = V2Service(member, [f"http://{other}:{port}" for other in names], self._report_done)
+
+    def _method(self, path: str) -> MethodHandler | None:
+        """Return the handler of a gRPC method, None if etcd has no such method."""
+        return self._methods.get(path) or (self._missing if path.startswith(_SERVICES) else None)
 
     def _method_handlers(self) -> dict[str, MethodHandler]:
         """Return the handler of each gRPC method, by path."""

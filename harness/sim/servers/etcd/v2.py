@@ -88,6 +88,7 @@ class V2Service:
         form = request.form()
         unsupported = [name for name in _NOT_SIMULATED if form.get(name, "false") != "false"]
         if not path.startswith(KEYS + "/") or request.method not in ("GET", "PUT", "DELETE") or unsupported:
+            self._member.host.lacks(conn.peer, f"{request.method} {request.target} of etcd's HTTP API")
             self._answer(conn, request, 501, f"not simulated: {request.method} {request.target}\n".encode())
             return
         try:

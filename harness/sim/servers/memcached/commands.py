@@ -32,6 +32,13 @@ STORED: Final = b"STORED\r\n"
 OK: Final = b"OK\r\n"
 STORING: Final = frozenset({b"set", b"add", b"replace", b"append", b"prepend", b"cas"})
 FETCHING: Final = frozenset({b"get", b"gets", b"gat", b"gats"})
+BINARY: Final = b"\x80"
+"""First byte of a connection that speaks the binary protocol."""
+_LACKING: Final = frozenset(
+    {b"mg", b"ms", b"md", b"ma", b"mn", b"me", b"slabs", b"lru", b"lru_crawler", b"watch", b"cache_memlimit"}
+)
+
+_LACKING_STATS: Final = frozenset({b"settings", b"sizes", b"conns", b"detail", b"cachedump", b"extstore", b"proxy"})
 _SIGNED: Final = re.compile(rb"[ \t]*[+-]?[0-9]+")
 _UNSIGNED: Final = re.compile(rb"[ \t]*\+?[0-9]+")
 _VALUE: Final = re.compile(rb"\s*(\+?[0-9]+)(?:[\s\0]|\Z)")
@@ -71,6 +78,12 @@ def _parse_unsigned(word: bytes) -> int | None:
         return None
     number = int(word)
     return number if number < _MAX else None
+
+
+def lacking(words: Words) -> str:
+    """Return the command that memcached 1.6.18 has and this server lacks; empty if the line has none."""
+    shown = words[:2] if words[:1] == [b"stats"] and words[1:2] and words[1] in _LACKING_STATS else words[:1]
+    return b" ".join(shown).decode() if len(shown) > 1 or (shown and shown[0] in _LACKING) else ""
 
 
 class CommandHandler:

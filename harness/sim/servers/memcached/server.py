@@ -13,7 +13,7 @@ from typing import Final
 
 from harness.sim.service import Conn, ServiceHost
 
-from .commands import BAD_LINE, END, FETCHING, VERSION, CommandHandler, DataBlock
+from .commands import BAD_LINE, BINARY, END, FETCHING, VERSION, CommandHandler, DataBlock, lacking
 from .store import DEFAULT_MB, SMALLEST_CHUNK, ItemStore
 
 MAX_LINE_LENGTH: Final = 2048
@@ -100,10 +100,12 @@ class MemcachedServer:
 
     def received(self, conn: Conn, data: bytes) -> None:
         session: _MemcachedConnection = conn.session
-        session.add(data)
         commands, host = self._commands, self._host
         assert commands is not None
         assert host is not None
+        if not session.input and data.startswith(BINARY):
+            host.lacks(conn.peer, "the binary protocol of memcached")
+        session.add(data)
         commands.store.tick(host.monotonic_ns())
         answers: list[bytes] = []
         flushed = 0  # so many answers have left the process
@@ -117,6 +119,8 @@ class MemcachedServer:
             if words[:1] == [b"quit"]:
                 self._close(conn, answers)
                 return
+            if what := lacking(words):
+                host.lacks(conn.peer, f"the memcached command {what}")
             answer = commands.execute(words)
             if isinstance(answer, DataBlock):
                 session.block = answer

@@ -7,7 +7,7 @@ length and its items.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 NOTIFICATION, PING, AUTH = -1, -2, -4
@@ -33,6 +33,11 @@ NAMES: Final = {
     OpCode.SETWATCHES2: "SETWATCHES", OpCode.CLOSE: "CLOSE",
 }  # fmt: skip
 """Names of operations in events and triggers of plans, by operation code."""
+_MISSING_NAMES: Final = {
+    16: "reconfig", 17: "checkWatches", 18: "removeWatches", 19: "createContainer", 21: "createTTL", 22: "multiRead",
+    102: "sasl", 103: "getEphemerals", 104: "getAllChildrenNumber", 106: "addWatch", 107: "whoAmI",
+}  # fmt: skip
+"""Names of the operations that ZooKeeper 3.8 has and the simulated server lacks."""
 CONNECT: Final = "CONNECT"
 
 
@@ -42,6 +47,17 @@ class Code:
     OK, RUNTIME_INCONSISTENCY, MARSHALLING, UNIMPLEMENTED, BAD_ARGUMENTS = 0, -2, -5, -6, -8
     NO_NODE, BAD_VERSION, NO_CHILDREN_FOR_EPHEMERALS, NODE_EXISTS, NOT_EMPTY = -101, -103, -108, -110, -111
     SESSION_EXPIRED, INVALID_ACL, AUTH_FAILED, SESSION_MOVED = -112, -114, -115, -118
+
+
+def lacking(op: int, codes: Iterable[int]) -> str:
+    """Return what ZooKeeper has, and this server lacks, that a request needs; empty if nothing. ``codes`` are the error
+    codes of its reply and of its parts."""
+    if op == OpCode.AUTH:
+        return "authentication of ZooKeeper"
+    if Code.INVALID_ACL in codes:
+        return "access control lists of ZooKeeper"
+    name = _MISSING_NAMES.get(op) or NAMES.get(op)
+    return f"this kind of {name} of ZooKeeper" if Code.UNIMPLEMENTED in codes and name else ""
 
 
 class Acl(NamedTuple):

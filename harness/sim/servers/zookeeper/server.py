@@ -292,6 +292,9 @@ class ZooKeeperServer:
                     code, body = self._execute(request)
                 except Malformed:
                     code = Code.MARSHALLING
+            codes = (code, *[part.code for _, part in request.result.parts])
+            if what := jute.lacking(request.op, codes):
+                self._host.lacks(client.conn.peer, what)
             if not self._report(client, NAMES.get(request.op, "")):
                 return
             client.conn.send(jute.reply(request.xid, 0 if request.op == OpCode.AUTH else self.tree.zxid, code, body))
