@@ -8,8 +8,10 @@ run, and some release a lock: they must not reach the real network, and how they
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 from greenlet import getcurrent
@@ -25,14 +27,20 @@ _CHANGES: Final = {
     "os.truncate": (0,), "sqlite3.connect": (0,), "shutil.copyfile": (1,), "dbm.open": (0,),
 }  # fmt: skip
 """Audit events that change a file → the positions of the paths among their arguments."""
+_DESCRIPTORS: Final = frozenset({"fcntl.flock", "fcntl.lockf", "os.lockf", "fcntl.fcntl"})
+"""Audit events that may lock a file, whose descriptor is their first argument."""
+_LOCKING: Final = frozenset(
+    getattr(fcntl, name) for name in ("F_SETLK", "F_SETLKW", "F_OFD_SETLK", "F_OFD_SETLKW") if hasattr(fcntl, name)
+)
+"""Commands of ``fcntl.fcntl`` that lock a file."""
 _NETWORK: Final = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socket.sendto"})
-_NOTICED: Final = frozenset({"open", *_CHANGES, *REFUSED, *_NETWORK})
+_NOTICED: Final = frozenset({"open", *_CHANGES, *_DESCRIPTORS, *REFUSED, *_NETWORK})
 _ELSEWHERE: Final = ("/dev/", "/proc/", "/sys/")
 
 
 class SharedFiles:
-    """The files that simulated hosts opened or changed. ``hosts`` has the hosts of each path; ``changed`` the paths
-    that a host wrote to."""
+    """The files that simulated hosts opened, changed or locked. ``hosts`` has the hosts of each path; ``changed`` the
+    paths that a host wrote to or locked."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, set[str]] = {}
@@ -47,6 +55,15 @@ class SharedFiles:
         self.hosts.setdefault(name, set()).add(host)
         if writes:
             self.changed.add(name)
+
+    def note_lock(self, host: str, descriptor: int) -> None:
+        """Note that a host locks an open file."""
+        try:
+            path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+        except OSError:  # a simulated socket, or a system without /proc
+            return
+        if path.startswith("/"):
+            self.note(host, path, writes=True)
 
     def shared(self) -> list[tuple[str, list[str]]]:
         """Return the paths that several hosts used and at least one changed, with the hosts."""
@@ -98,6 +115,9 @@ def _on_event(event: str, args: tuple[Any, ...]) -> None:
     try:
         if event == "open":
             files.note(task.host.name, args[0], writes=_writes(args[1], args[2]))
+        elif event in _DESCRIPTORS:
+            if event != "fcntl.fcntl" or args[1] in _LOCKING:
+                files.note_lock(task.host.name, args[0])
         else:
             for position in _CHANGES[event]:
                 files.note(task.host.name, args[position], writes=True)

@@ -23,6 +23,7 @@ DOUBTS = {
     "ModuleDict": "no server was contacted",
     "FileLock": "used the same file",
     "FolderLock": "used the same file",
+    "LockedFile": "used the same file",
     "ExitsWith0": "ended itself with exit status 0",
     "ExitsWith1InRelease": "ended itself with exit status 1",
     "Cancelled": "acquire of the lock raised CancelledError",
