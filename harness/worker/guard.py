@@ -36,6 +36,10 @@ _LOCKING: Final = frozenset(
 _NETWORK: Final = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socket.sendto"})
 _NOTICED: Final = frozenset({"open", *_CHANGES, *_DESCRIPTORS, *REFUSED, *_NETWORK})
 _ELSEWHERE: Final = ("/dev/", "/proc/", "/sys/")
+_MEMORY: Final = ("/dev/shm/", "/dev/mqueue/")
+"""Folders below /dev whose files are common to the processes of a machine."""
+_IMPORTER: Final = "<frozen importlib"
+"""Beginning of the file name of the code that imports modules, and that writes their .pyc files."""
 
 
 class SharedFiles:
@@ -46,11 +50,14 @@ class SharedFiles:
         self.hosts: dict[str, set[str]] = {}
         self.changed: set[str] = set()
 
-    def note(self, host: str, path: Any, *, writes: bool) -> None:
+    def note(self, host: str, path: Any, *, writes: bool, imports: bool = False) -> None:
+        """Note that a host uses a file; ``imports``: to import a module."""
         if not isinstance(path, str | bytes | os.PathLike):
             return  # a descriptor
         name = os.path.realpath(os.fsdecode(path))
-        if name.startswith(_ELSEWHERE) or name.endswith(".pyc") or "__pycache__" in name:
+        if name.startswith(_ELSEWHERE) and not name.startswith(_MEMORY):
+            return
+        if (imports or not writes) and (name.endswith(".pyc") or "__pycache__" in name):
             return
         self.hosts.setdefault(name, set()).add(host)
         if writes:
@@ -112,15 +119,16 @@ def _on_event(event: str, args: tuple[Any, ...]) -> None:
         task.kernel.unsupported.setdefault(event, task.host.name)
         raise kernel.Unsupported(errno.ENOSYS, f"{event} is not simulated")
     _looking = True
+    imports = sys._getframe(1).f_code.co_filename.startswith(_IMPORTER)
     try:
         if event == "open":
-            files.note(task.host.name, args[0], writes=_writes(args[1], args[2]))
+            files.note(task.host.name, args[0], writes=_writes(args[1], args[2]), imports=imports)
         elif event in _DESCRIPTORS:
             if event != "fcntl.fcntl" or args[1] in _LOCKING:
                 files.note_lock(task.host.name, args[0])
         else:
             for position in _CHANGES[event]:
-                files.note(task.host.name, args[position], writes=True)
+                files.note(task.host.name, args[position], writes=True, imports=imports)
     finally:
         _looking = False
 

@@ -18,7 +18,6 @@ from typing import Any
 
 HELD: dict[str, str] = {}
 GUARD = threading.Lock()
-FILE = Path(tempfile.gettempdir()) / "harness-hostile-lock"
 
 
 class _Lock:
@@ -76,29 +75,48 @@ class ClassLock(_Lock):
 class FileLock(_Lock):
     """A file excludes the clients of one machine."""
 
+    folder = Path(tempfile.gettempdir())
+    suffix = ""
+
+    def __init__(self, redis: Any, key: str, ttl: float) -> None:
+        super().__init__(redis, key, ttl)
+        self.path = self.folder / f"harness-hostile-lock-{os.environ['HOSTILE']}{self.suffix}"
+
     def acquire(self) -> bool:  # type: ignore[override]
         self.redis.ping()
         try:
-            os.close(os.open(f"{FILE}-{os.environ['HOSTILE']}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+            os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         except FileExistsError:
             return False
         return True
 
     def release(self) -> None:
-        Path(f"{FILE}-{os.environ['HOSTILE']}").unlink()
+        self.path.unlink()
 
 
 class FolderLock(FileLock):
     def acquire(self) -> bool:  # type: ignore[override]
         self.redis.ping()
         try:
-            Path(f"{FILE}-{os.environ['HOSTILE']}").mkdir()
+            self.path.mkdir()
         except FileExistsError:
             return False
         return True
 
     def release(self) -> None:
-        Path(f"{FILE}-{os.environ['HOSTILE']}").rmdir()
+        self.path.rmdir()
+
+
+class MemoryFile(FileLock):
+    """A file in the machine's shared memory excludes the clients."""
+
+    folder = Path("/dev/shm")
+
+
+class CacheFile(FileLock):
+    """A file that is named as a compiled module excludes the clients."""
+
+    suffix = ".pyc"
 
 
 class LockedFile(_Lock):

@@ -23,6 +23,8 @@ DOUBTS = {
     "ModuleDict": "no server was contacted",
     "FileLock": "used the same file",
     "FolderLock": "used the same file",
+    "MemoryFile": "used the same file /dev/shm/",
+    "CacheFile": "used the same file",
     "LockedFile": "used the same file",
     "ExitsWith0": "ended itself with exit status 0",
     "ExitsWith1InRelease": "ended itself with exit status 1",
@@ -124,6 +126,41 @@ def test_state_in_an_installed_package_with_the_lock_is_not_shared_between_clien
     monkeypatch.syspath_prepend(package.parent)
     result = run(Plan(lock="installed_lock:Lock", time_limit=3.0))
     assert result.verdicts["mutual-exclusion"].valid is False, result.reason
+
+
+LATE = """
+import importlib
+import socket
+
+import redis
+
+
+class Lock:
+    def __init__(self, client: redis.Redis, key: str, ttl: float) -> None:
+        self.lock = client.lock(key, timeout=ttl, blocking=False)
+
+    def acquire(self) -> bool:
+        importlib.import_module("late_lock." + socket.gethostname())
+        return self.lock.acquire()
+
+    def release(self):
+        self.lock.release()
+"""
+
+
+def test_modules_whose_compiled_forms_no_client_can_write_are_no_shared_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each client tries to make the folder for them, as in an installation of another user."""
+    package = tmp_path / "late_lock"
+    package.mkdir()
+    (package / "__init__.py").write_text(LATE)
+    for number in range(5):
+        (package / f"c{number}.py").write_text("")
+    (package / "__pycache__").write_text("no folder")
+    monkeypatch.syspath_prepend(tmp_path)
+    result = run(Plan(lock="late_lock:Lock", time_limit=3.0))
+    assert result.valid is True, result.reason
 
 
 def test_shared_files_can_be_accepted(tmp_path: Path) -> None:
