@@ -8,7 +8,6 @@ run, and some release a lock: they must not reach the real network, and how they
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import sys
 from pathlib import Path
@@ -27,12 +26,9 @@ _CHANGES: Final = {
     "os.truncate": (0,), "sqlite3.connect": (0,), "shutil.copyfile": (1,), "dbm.open": (0,),
 }  # fmt: skip
 """Audit events that change a file → the positions of the paths among their arguments."""
-_DESCRIPTORS: Final = frozenset({"fcntl.flock", "fcntl.lockf", "os.lockf", "fcntl.fcntl"})
-"""Audit events that may lock a file, whose descriptor is their first argument."""
-_LOCKING: Final = frozenset(
-    getattr(fcntl, name) for name in ("F_SETLK", "F_SETLKW", "F_OFD_SETLK", "F_OFD_SETLKW") if hasattr(fcntl, name)
-)
-"""Commands of ``fcntl.fcntl`` that lock a file."""
+_DESCRIPTORS: Final = frozenset({"fcntl.flock", "fcntl.lockf", "os.lockf"})
+"""Audit events that lock the file of the descriptor that is their first argument. A simulated client cannot use
+``fcntl.fcntl`` with a file."""
 _NETWORK: Final = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socket.sendto"})
 _NOTICED: Final = frozenset({"open", *_CHANGES, *_DESCRIPTORS, *REFUSED, *_NETWORK})
 _ELSEWHERE: Final = ("/dev/", "/proc/", "/sys/")
@@ -124,8 +120,7 @@ def _on_event(event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             files.note(task.host.name, args[0], writes=_writes(args[1], args[2]), imports=imports)
         elif event in _DESCRIPTORS:
-            if event != "fcntl.fcntl" or args[1] in _LOCKING:
-                files.note_lock(task.host.name, args[0])
+            files.note_lock(task.host.name, args[0])
         else:
             for position in _CHANGES[event]:
                 files.note(task.host.name, args[position], writes=True, imports=imports)
