@@ -25,6 +25,8 @@ class LockOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The software, library or service; the lock that a ``variant`` varies; empty for ``catalogue`` and ``mistake``."""
     version: str = ""
     """The version or versions of it."""
+    language: str = ""
+    """Language of a ``library``; empty in documents that are older than this field."""
     what: str = ""
     """The part that is modelled, the program that uses the library, the addition, or the mistake."""
     source: str = ""
@@ -35,15 +37,16 @@ class LockOrigin(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sentence(self) -> str:
         """Return what the lock is in one sentence, without a full stop."""
-        library = f"{self.software} itself ({self.version}, unmodified)"
         fix = f", with this fix: {self.fix}" if self.fix else ""
         match self.kind:
             case "catalogue":
                 return "a lock of the harness's own catalogue"
             case "library":
-                return library
+                package = f"{self.language} package".lstrip()
+                return f"the {package} {self.software} {self.version}, unmodified"
             case "use":
-                return f"{library}, in a program with {self.what} ({self.source}){fix}"
+                program = f"a program with {self.what} ({self.source})"
+                return f"the unmodified {self.software} ({self.version}) in {program}{fix}"
             case "model":
                 modelled = f"{self.what} of {self.software} {self.version}"
                 return f"a model of {modelled} ({self.source}), not {self.software} itself{fix}"

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli.main import main
+from harness.run.plans.lock_facts import stated_origin
 from harness.run.store import HISTORY, PLAN, RESULTS
+from harness.wording import as_sentence
 
 FAILURE = """
 lock = "redis-token"
@@ -52,7 +54,24 @@ def test_list_and_show_say_that_a_model_is_not_the_library(capsys: pytest.Captur
     assert model in capsys.readouterr().out
     assert run("list", "azk-waiter-reset", "--json") == 0
     (entry,) = json.loads(capsys.readouterr().out)
-    assert entry["what_runs"] == "aiozk itself (0.32.0, unmodified)"
+    assert entry["what_runs"] == "the Python package aiozk 0.32.0, unmodified"
+
+
+@pytest.mark.parametrize(
+    ("lock", "sentence"),
+    [
+        ("redis-py-lock", "The Python package redis 8.1.0, unmodified."),
+        ("redisson-lock", "The Java package redisson 4.7.0, unmodified."),
+        (
+            "harness.scenarios.locks.sherlock:FloatLease",
+            "The unmodified sherlock (0.4.1) in a program with leases that are floats (sherlock/lock.py).",
+        ),
+    ],
+)
+def test_what_runs_names_a_package_not_its_service_and_keeps_its_case(lock: str, sentence: str) -> None:
+    origin = stated_origin(lock)
+    assert origin is not None
+    assert as_sentence(origin.sentence) == sentence
 
 
 def test_show_prints_why_a_cure_differs(capsys: pytest.CaptureFixture[str]) -> None:

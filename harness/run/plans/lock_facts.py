@@ -141,7 +141,9 @@ def _origin(info: LockInfo, *, catalogued: bool = True) -> LockOrigin | None:
     if not catalogued:
         return None
     software, _, version = info.library.rpartition(" ")
-    return LockOrigin(kind="library", software=software, version=version) if software else LockOrigin(kind="catalogue")
+    if not software:
+        return LockOrigin(kind="catalogue")
+    return LockOrigin(kind="library", software=software, version=version, language=info.language)
 
 
 def _stored_origin(origin: Origin) -> LockOrigin:
