@@ -90,10 +90,18 @@ def _facts(folder: Path) -> _CompareFacts:
 
 
 def settings(first: ComparedRun, second: ComparedRun) -> list[PairRow]:
-    """Return the settings and versions that differ."""
-    plans = _pairs(first.facts.plan, second.facts.plan)
+    """Return the settings and versions that differ; the seed, the lock and the cluster, which are not in the stored
+    plan, come first."""
     versions = (PairRow(f"version of {row.name}", row.first, row.second) for row in differing_versions(first, second))
-    return [*(row for row in plans if not row.same), *versions]
+    return [
+        *_differing(_beside_plan(first.run), _beside_plan(second.run)),
+        *_differing(first.facts.plan, second.facts.plan),
+        *versions,
+    ]
+
+
+def _beside_plan(run: Run) -> dict[str, Any]:
+    return {"seed": run.seed, "lock": run.lock, "cluster": run.cluster}
 
 
 def differing_versions(first: ComparedRun, second: ComparedRun) -> list[PairRow]:

@@ -125,7 +125,7 @@ def pair(store: Path) -> str:
     for number, version in ((0, "5.0.0"), (5, "8.1.0")):
         folder = stores.add(store, number)
         document = json.loads((folder / "results.json").read_text())
-        document["plan"] = {"workload": "mutex", "seed": number, "title": EVIL if number else ""}
+        document["plan"] = {"workload": "mutex", "title": EVIL if number else ""}
         document["versions"] = {"redis": version, "python": "3.11.7"}
         (folder / "results.json").write_text(json.dumps(document))
     return f"/compare?a=redlock/{stores.name(0)}&b=redlock/{stores.name(5)}"
@@ -139,7 +139,7 @@ def test_two_runs_are_compared_with_measurements_apart_from_verdicts(tmp_path: P
     )
     assert "The verdicts differ on mutual-exclusion" in text_of(page)
     assert "mutual-exclusion kept not tested" in verdicts
-    assert "version of redis 5.0.0 8.1.0" in settings
+    assert re.search(r"Second run seed 0 5 cluster sim docker title none .* version of redis 5.0.0 8.1.0", settings)
     assert "python" not in settings
     both = [text_of(one) for one in page.split("<article")[1:]]
     assert ["Versions that differ: redis 5.0.0" in one for one in both] == [True, False]
@@ -147,6 +147,18 @@ def test_two_runs_are_compared_with_measurements_apart_from_verdicts(tmp_path: P
     assert "operations" not in verdicts
     assert "operations 100 285" in measured
     assert "<script>alert" not in page
+
+
+def test_only_the_seed_differs_between_two_runs_of_one_plan(tmp_path: Path) -> None:
+    for number in (0, 1):
+        folder = stores.add(tmp_path, 0, tmp_path / "redlock" / stores.name(number))
+        (folder / "results.json").write_text(json.dumps(stores.results(0) | {"seed": number}))
+    app = application(tmp_path)
+    address = "/compare?a=redlock/{}&b=redlock/{}"
+    page = text_of(request(app, address.format(stores.name(0), stores.name(1))).text)
+    assert "Name First run Second run seed 0 1 Measurements" in page
+    page = text_of(request(app, address.format(stores.name(0), stores.name(0))).text)
+    assert "None: the two runs have the same seed, lock, cluster, plan and versions." in page
 
 
 @pytest.mark.parametrize(
