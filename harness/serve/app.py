@@ -57,7 +57,7 @@ class StorePages:
         self.index = Index(store)
         self.studies = {folder: Studies(store, folder) for folder in EMPTY}
         self.trends = TrendsPage(store)
-        self.status = StatusPage(store)
+        self.status = StatusPage(self.index)
         self.events = RunEvents(self.index)
         self._known: tuple[list[Run], Choices] = ([], Choices([], [], []))
 
@@ -188,7 +188,7 @@ class StorePages:
         except HarnessError as error:
             fill = self._command("harness nightly")
             return pages.answer("no_trends.html", here="status", title="Status", why=str(error), fill=fill)
-        return pages.answer("status.html", here="status", **values)
+        return pages.answer("status.html", here="status", command=self._command, **values)
 
     def compare(self, request: Request) -> Response:
         """Show two runs side by side; the parameters ``a`` and ``b`` are their places in the store, ``lock/run``."""

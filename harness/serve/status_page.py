@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +18,12 @@ import msgspec
 from harness.errors import UsageError
 from harness.lock_impls import catalogue
 from harness.studies import results_db
-from harness.studies.lock_status import STATES, FamilyStatus, NightOutcomes, lock_statuses
+from harness.studies.lock_status import NO_FAULT, STATES, FamilyStatus, NightOutcomes, lock_statuses
 from harness.wording import PROPERTY_STATES, counted
 
 from . import files, pages
-from .query import BadQuery
+from .index import Index
+from .query import NONE, BadQuery, Query
 
 NIGHTS: Final = 60
 """The most nightly runs that are read."""
@@ -61,11 +63,11 @@ class StatusQuery:
 
 
 class StatusPage:
-    """The nightly runs in the database of ``store``; they are read again after another one."""
+    """The nightly runs in the database of the index's store; they are read again after another one."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self._path = store / results_db.RESULTS_DB
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._path = index.store / results_db.RESULTS_DB
         self._known: tuple[tuple[int, int], dict[str, list[FamilyStatus]]] = ((-1, -1), {})
         self._one_at_a_time = threading.Lock()
 
@@ -75,6 +77,7 @@ class StatusPage:
         counts = Counter(status.state for status in fitting)
         shown = [status for status in fitting if query.state in ("", status.state)]
         locks = [(lock, list(of)) for lock, of in groupby(shown, key=lambda status: status.lock)]
+        stored = {(run.lock, fault) for run in self._index.runs() for fault in run.faults or (NONE,)}
         return {
             "query": query,
             "headline": headline(fitting),
@@ -83,6 +86,9 @@ class StatusPage:
             "never": never_tested(status.lock for status in self._statuses("")),
             "icons": ICONS,
             "clusters": CLUSTERS,
+            "runs_of": lambda status: Query(lock=status.lock, fault=_fault(status)).address(),
+            "has_runs": lambda status: (status.lock, _fault(status)) in stored,
+            "again": lambda status: shlex.join(["harness", "scenario", "run", status.scenarios[0]]),
             "run_of": self._run_of,
             "strip_of": strip_of,
         }
@@ -112,8 +118,13 @@ class StatusPage:
     def _run_of(self, status: FamilyStatus) -> str:
         """Return the address of the run of the worst outcome; empty if this store does not have it."""
         names = Path(status.folder).parts[-2:]
-        stored = len(names) == 2 and files.run_folder(self._store, *names) is not None
+        stored = len(names) == 2 and files.run_folder(self._index.store, *names) is not None
         return pages.run_url(*names) if stored else ""
+
+
+def _fault(status: FamilyStatus) -> str:
+    """Return the fault by which the list of runs is filtered for a status."""
+    return NONE if status.family == NO_FAULT else status.family
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ class FamilyStatus:
 
     ``since`` is when the first nightly run of the latest unbroken series with this state began, ``nights`` is the
     length of that series, and ``before`` the state before it ("" if there was none). ``last`` is when the latest
-    nightly run that has the lock and the family began; ``why`` and ``folder`` are of its worst outcome. ``recent`` are
-    the states of the latest nightly runs that have both, the oldest first.
+    nightly run that has the lock and the family began; ``why`` and ``folder`` are of its worst outcome, and
+    ``scenarios`` begins with that outcome's. ``recent`` are the states of the latest nightly runs that have both, the
+    oldest first.
     """
 
     lock: str
@@ -82,7 +83,7 @@ def _status(lock: str, family: str, history: Sequence[tuple[str, list[ScenarioOu
         nights=nights,
         before=states[-1 - nights][1][0] if nights < len(states) else "",
         last=last,
-        scenarios=tuple(dict.fromkeys(outcome.scenario for outcome in history[-1][1])),
+        scenarios=tuple(dict.fromkeys((worst.scenario, *(outcome.scenario for outcome in history[-1][1])))),
         why=worst.reason or worst.why,
         folder=worst.folder or "",
         recent=tuple(shown for _, (shown, _) in states[-RECENT:]),

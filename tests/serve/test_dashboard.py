@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -118,6 +119,22 @@ def test_the_run_of_a_status_is_linked_if_the_store_has_it(tmp_path: Path) -> No
     assert f'href="/runs/{place}/"' in request(application(tmp_path), "/status").text
     nights.add(tmp_path / "results.db", night(21, nights.outcome("x", folder="store/../../etc")))
     assert 'href="/runs/' not in request(application(tmp_path), "/status").text
+
+
+def test_runs_of_a_status_are_linked_if_the_list_has_any_and_can_be_made_otherwise(tmp_path: Path) -> None:
+    """A nightly run keeps no folder of a run that ends as expected."""
+    stores.add(tmp_path, 5)  # redlock with client-pause
+    stores.add(tmp_path, 0)  # redlock without a fault
+    faults: tuple[list[str], ...] = (["client-pause"], [], ["clock-jump"])
+    outcomes = [nights.outcome(f"row-{number}", lock="redlock", faults=one) for number, one in enumerate(faults)]
+    nights.add(tmp_path / "results.db", night(20, *outcomes))
+    app = application(tmp_path)
+    page = request(app, "/status").text
+    links = [html.unescape(link) for link in re.findall(r'<a href="([^"]*)" aria-label="Runs of', page)]
+    assert links == ["/?lock=redlock&fault=client-pause", "/?lock=redlock&fault=none"]
+    for link in links:
+        assert "1 to 1 of 1 run" in text_of(request(app, link).text)
+    assert re.findall("no stored run: <code>([^<]*)</code>", page) == [f"harness scenario run row-2 --out {tmp_path}"]
 
 
 def pair(store: Path) -> str:
