@@ -31,6 +31,9 @@ PROPERTY_STATES: Final = {
     "not-applicable": "not applicable",
 }
 """The states of properties in words, the gravest first."""
+LOCK_STATES: Final = {**PROPERTY_STATES, "fenced": "fenced"}
+"""The states of a lock under a family of faults in words. fenced: the resource refused every late access by its
+token."""
 SAFE_WITH_FENCING: Final = "Safe with fencing"
 """Begin of the reason for a verdict: the lock had two holders, and the resource refused every late access."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?]) (?=\S)")

@@ -19,7 +19,7 @@ from harness.errors import UsageError
 from harness.lock_impls import catalogue
 from harness.studies import results_db
 from harness.studies.lock_status import NO_FAULT, STATES, FamilyStatus, NightOutcomes, lock_statuses
-from harness.wording import PROPERTY_STATES, counted
+from harness.wording import LOCK_STATES, counted
 
 from . import files, pages
 from .index import Index
@@ -28,9 +28,11 @@ from .query import NONE, BadQuery, Query
 NIGHTS: Final = 60
 """The most nightly runs that are read."""
 CLUSTERS: Final = ("sim", "docker")
-HEIGHTS: Final = {"broken": 12, "known-limit": 8, "not-tested": 5, "kept": 2}
+HEIGHTS: Final = {"broken": 12, "known-limit": 9, "fenced": 7, "not-tested": 4, "kept": 2}
 """Heights of the bars of nightly runs in px, the graver the higher."""
-ICONS: Final = {"broken": "invalid", "known-limit": "invalid", "not-tested": "unknown", "kept": "valid"}
+ICONS: Final = {
+    "broken": "invalid", "known-limit": "invalid", "fenced": "fenced", "not-tested": "unknown", "kept": "valid",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,11 @@ class StatusPage:
         return {
             "query": query,
             "headline": headline(fitting),
-            "counts": [(state, PROPERTY_STATES[state], counts[state], query.address(state=state)) for state in STATES],
+            "counts": [(state, LOCK_STATES[state], counts[state], query.address(state=state)) for state in STATES],
             "locks": locks,
             "never": never_tested(status.lock for status in self._statuses("")),
             "icons": ICONS,
+            "states": LOCK_STATES,
             "clusters": CLUSTERS,
             "runs_of": lambda status: Query(lock=status.lock, fault=_fault(status)).address(),
             "has_runs": lambda status: (status.lock, _fault(status)) in stored,
@@ -140,7 +143,7 @@ def strip_of(status: FamilyStatus) -> Strip | None:
     if len(status.recent) == 1:
         return None
     series = [(state, len(list(same))) for state, same in groupby(status.recent)]
-    words = ", then ".join(f"{PROPERTY_STATES[state]} {counted(number, 'time')}" for state, number in series)
+    words = ", then ".join(f"{LOCK_STATES[state]} {counted(number, 'time')}" for state, number in series)
     bars = tuple((state, HEIGHTS[state]) for state in status.recent)
     return Strip(bars, f"the latest {len(bars)} nightly runs: {words}")
 

@@ -1,5 +1,5 @@
-"""State of each lock under each family of faults over the nightly runs: broken, known limit, not tested or kept, and
-since when."""
+"""State of each lock under each family of faults over the nightly runs: broken, known limit, fenced, not tested or
+kept, and since when."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from harness.documents.nightly import ScenarioOutcome
+from harness.run.verdicts.decision import FENCED
+from harness.wording import SAFE_WITH_FENCING
 
-STATES: Final = ("broken", "known-limit", "not-tested", "kept")
+STATES: Final = ("broken", "known-limit", "fenced", "not-tested", "kept")
 """States of a lock under a family of faults, the worst first; their words are in ``harness.wording``."""
 NO_FAULT: Final = "no fault"
 """Family of the scenarios without a fault."""
@@ -62,11 +64,19 @@ def lock_statuses(nights: Sequence[NightOutcomes], cluster: str = "") -> list[Fa
 def state_of(outcome: ScenarioOutcome) -> str:
     """Return the state that one outcome shows; a run that proved nothing, or was not made, tested nothing."""
     found = set(outcome.states.values())
+    if _is_fenced(outcome):
+        return "fenced"
     if "broken" in found or (not found and outcome.valid is False):
         return "broken"
     if "known-limit" in found:
         return "known-limit"
     return "kept" if outcome.valid else "not-tested"
+
+
+def _is_fenced(outcome: ScenarioOutcome) -> bool:
+    """Return whether only properties of the lock alone were violated, and the resource refused every late access."""
+    violated = {name for name, state in outcome.states.items() if state in ("broken", "known-limit")}
+    return bool(outcome.valid and violated and violated <= FENCED and outcome.reason.startswith(SAFE_WITH_FENCING))
 
 
 def _status(lock: str, family: str, history: Sequence[tuple[str, list[ScenarioOutcome]]]) -> FamilyStatus:

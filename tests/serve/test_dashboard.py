@@ -67,6 +67,16 @@ def test_nightly_runs_are_bars_the_graver_the_higher(dashboard: Path) -> None:
     assert '<svg class="strip"' not in limit, "it has one nightly run"
 
 
+def test_a_fenced_lock_has_a_state_of_its_own(tmp_path: Path) -> None:
+    """Elsewhere, too, this outcome is neither safe nor a known limit: see the comparison's cells."""
+    reason = "Safe with fencing: two clients held the lock at the same time once."
+    fenced = nights.outcome("x", states={"mutual-exclusion": "known-limit"}, valid=True, reason=reason)
+    nights.add(tmp_path / "results.db", night(20, fenced))
+    page = request(application(tmp_path), "/status?state=fenced").text
+    assert "partition: fenced since 2026-11-20" in text_of(page)
+    assert '<li class="fenced"><span class="state">' in page
+
+
 def test_the_status_is_filtered_by_the_address(dashboard: Path) -> None:
     app = application(dashboard)
     for query, locks in (

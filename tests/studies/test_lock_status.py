@@ -8,6 +8,7 @@ import pytest
 
 from harness.documents.nightly import ScenarioOutcome
 from harness.studies.lock_status import RECENT, FamilyStatus, lock_statuses, state_of
+from harness.wording import SAFE_WITH_FENCING
 from tests.reports import nights
 
 
@@ -32,6 +33,17 @@ def over(*states: str) -> FamilyStatus:
 @pytest.mark.parametrize("state", ["broken", "known-limit", "not-tested", "kept"])
 def test_the_state_of_a_run_is_that_of_its_worst_property(state: str) -> None:
     assert state_of(outcome(state)) == state
+
+
+def test_violations_of_the_lock_alone_are_fenced_if_the_resource_refused_every_late_access() -> None:
+    reason = f"{SAFE_WITH_FENCING}: two clients held the lock at the same time once."
+    limit = {"mutual-exclusion": "known-limit", "resource": "kept"}
+    fenced = outcome("known-limit", states=limit, valid=True, reason=reason)
+    assert state_of(fenced) == "fenced"
+    assert lock_statuses([("2026-11-01T02:00:00Z", [outcome("kept"), fenced])])[0].state == "fenced"
+    assert state_of(outcome("known-limit", states=limit, valid=False, reason=reason)) == "known-limit"
+    late = limit | {"liveness": "broken"}
+    assert state_of(outcome("known-limit", states=late, valid=True, reason=reason)) == "broken"
 
 
 def test_an_outcome_of_an_older_document_is_judged_by_its_verdict() -> None:

@@ -12,14 +12,12 @@ from typing import Final
 from harness.documents.nightly import ScenarioOutcome
 from harness.documents.publication import PublishedEvidence, PublishedNight, PublishedState, PublishedStory
 from harness.lock_impls import catalogue as locks
-from harness.run.verdicts.decision import FENCED
 from harness.scenarios import catalogue
 from harness.scenarios.catalogue import Scenario
 from harness.studies import results_db
 from harness.studies.lock_status import state_of
 from harness.studies.results_db import Night
 from harness.studies.scenario_command import scenario_command
-from harness.wording import SAFE_WITH_FENCING
 
 from .copies import Copies
 from .verdicts import worst
@@ -83,12 +81,11 @@ def outcome_state(outcome: ScenarioOutcome) -> PublishedState:
 
     A known failure that the run did not find is not tested: the run disproves nothing that is known.
     """
-    violated = {name for name, state in outcome.states.items() if state in ("broken", "known-limit")}
     if outcome.state in ("not-run", "error"):
         return "not-tested"
-    if outcome.valid and violated and violated <= FENCED and outcome.reason.startswith(SAFE_WITH_FENCING):
+    if state_of(outcome) == "fenced":
         return "fenced"
-    if violated:
+    if not {"broken", "known-limit"}.isdisjoint(outcome.states.values()):
         return "broken" if state_of(outcome) == "broken" else "known-limit"
     if outcome.valid is False or (outcome.expected.untested and outcome.state == "as-expected"):
         return "violated"
