@@ -151,7 +151,7 @@ def property_text(one: PropertyView) -> tuple[str, str]:
     """Return the state of a claim, for its sign, and the result in a few words."""
     match one.claimed, one.measured:
         case True, True:
-            return "safe", "kept"
+            return ("fenced", "kept by the fence") if one.fenced else ("safe", "kept")
         case True, False:
             return "unsafe", "not kept"
         case True, None:

@@ -94,19 +94,29 @@ def headline(view: ComparisonView) -> str:
     if not view.locks:
         return "No lock was compared"
     if not all(lock.done for lock in view.locks):
-        return _headline_so_far(view, len(fit), where)
+        return _headline_so_far(view, fit, where)
     if len(view.locks) == 1:
-        return f"{view.locks[0].name} {'stayed' if fit else 'did not stay'} safe {where}"
-    return f"{len(fit) or 'None'} of {len(view.locks)} locks stayed safe {where}"
+        return f"{view.locks[0].name} {_stayed(fit, where) if fit else f'did not stay safe {where}'}"
+    return f"{len(fit) or 'None'} of {len(view.locks)} locks {_stayed(fit, where)}"
 
 
-def _headline_so_far(view: ComparisonView, fit: int, where: str) -> str:
+def _stayed(fit: Sequence[LockView], where: str) -> str:
+    """Return what the locks did that had no two holders, or whose fence protected the resource."""
+    fenced = sum(bool(lock.under("fenced")) for lock in fit)
+    if not fenced:
+        return f"stayed safe {where}"
+    fences = "its fence" if fenced == 1 else "their fences"
+    return f"kept the resource safe {where}, {'' if fenced == len(fit) else f'{fenced} of them '}by {fences}"
+
+
+def _headline_so_far(view: ComparisonView, fit: Sequence[LockView], where: str) -> str:
     """Return the headline of a comparison that ended before every lock had been tested completely."""
     done, of = sum(lock.done for lock in view.locks), len(view.locks)
     if not done:
         return f"Interrupted before {view.locks[0].name if of == 1 else f'any of {of} locks'} was fully tested"
-    stayed = f"{fit or 'none'} stayed" if done > 1 else "it stayed" if fit else "it did not stay"
-    return f"Interrupted: {done} of {of} locks {'was' if done == 1 else 'were'} fully tested; {stayed} safe {where}"
+    who = f"{len(fit) or 'none'}" if done > 1 else "it"
+    stayed = _stayed(fit, where) if fit or done > 1 else f"did not stay safe {where}"
+    return f"Interrupted: {done} of {of} locks {'was' if done == 1 else 'were'} fully tested; {who} {stayed}"
 
 
 def under_all(view: ComparisonView, locks: Sequence[LockView] = ()) -> str:

@@ -91,7 +91,9 @@ class CellView:
 
 @dataclass(frozen=True, slots=True)
 class PropertyView:
-    """A lock's claim about a property and the observed result; None without a claim, or without a measurement."""
+    """A lock's claim about a property and the observed result; None without a claim, or without a measurement.
+
+    ``fenced``: two clients held the lock, and the property holds because the resource refused the late one."""
 
     name: str
     claimed: bool | None
@@ -99,6 +101,7 @@ class PropertyView:
     measured: bool | None
     found: str
     link: str
+    fenced: bool
 
     @property
     def broken(self) -> bool:
@@ -257,6 +260,7 @@ def sound_first(locks: Sequence[LockView]) -> list[LockView]:
 def _lock(lock: ComparedLock, nemeses: Sequence[ComparedNemesis], place: str) -> LockView:
     """Return a row; ``place`` is its place in the document, for error messages."""
     recovery = lock.recovery
+    two_holders = any(cell.two_holders or cell.state == "fenced" for cell in lock.cells.values())
     return LockView(
         name=lock.name,
         title=lock.title,
@@ -272,7 +276,13 @@ def _lock(lock: ComparedLock, nemeses: Sequence[ComparedNemesis], place: str) ->
         cells=tuple(_cell(one.name, lock.cells.get(one.name), f"{place}.cells.{one.name}") for one in nemeses),
         fault_free=_cell("fault_free", present(lock.fault_free), f"{place}.fault_free"),
         properties=tuple(
-            _property(name, lock.properties.get(name), f"{place}.properties.{name}") for name in PROPERTIES
+            _property(
+                name,
+                lock.properties.get(name),
+                f"{place}.properties.{name}",
+                fenced=two_holders and name == "mutual-exclusion",
+            )
+            for name in PROPERTIES
         ),
         costs={cost.name: _cost(cost, f"{place}.costs[{i}]") for i, cost in enumerate(lock.costs)},
         recovery=RecoveryView(recovery.seconds, recovery.found, _link(recovery.run, f"{place}.recovery")),
@@ -298,9 +308,10 @@ def _cell(nemesis: str, cell: ComparedCell | None, place: str) -> CellView:
     )
 
 
-def _property(name: str, found: ComparedProperty | None, place: str) -> PropertyView:
+def _property(name: str, found: ComparedProperty | None, place: str, *, fenced: bool) -> PropertyView:
     one = found or ComparedProperty()
-    return PropertyView(name, one.claimed, one.claim, one.measured, one.found, _link(one.run, place))
+    link = _link(one.run, place)
+    return PropertyView(name, one.claimed, one.claim, one.measured, one.found, link, fenced and one.measured is True)
 
 
 def _cost(cost: ComparedCost, place: str) -> CostView:

@@ -82,7 +82,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 def test_every_file_is_written_and_the_answer_comes_first(written: Path) -> None:
     assert sorted(path.name for path in written.iterdir()) == sorted((*FILES, "comparison.json"))
     page = Page((written / "comparison.html").read_text())
-    assert page.words[0] == "4 of 12 locks stayed safe under all 6 faults"
+    assert page.words[0] == "4 of 12 locks kept the resource safe under all 6 faults, by their fences"
     assert page.headings[:2] == ["h1", "h2"]
     assert paragraphs((written / "comparison.html").read_text(), "pick") == ["redis-fenced", "no lock", "redis-token"]
     assert "broken even without faults, by its own description" in " ".join(page.words)
@@ -165,6 +165,14 @@ def test_claims_are_compared_with_measurements(claimed: bool | None, measured: b
     one = view.locks[0].properties[-1]
     assert comparison.property_text(one)[1] == told
     assert (one.broken, one.exceeded) == (told == "not kept", told == "more than claimed")
+
+
+def test_mutual_exclusion_is_kept_by_the_fence_where_two_clients_held_the_lock() -> None:
+    for states, told in (("fs", ("fenced", "kept by the fence")), ("ss", ("safe", "kept")), ("us", ("safe", "kept"))):
+        one = undrawn(bare("one", states, faults=("client-pause", "kill")), faults=("client-pause", "kill"))
+        found = {each.name: comparison.property_text(each) for each in one.locks[0].properties}
+        assert found["mutual-exclusion"] == told
+        assert found["released"] == ("safe", "kept")
 
 
 def test_broken_claims_are_listed_with_their_evidence(written: Path) -> None:

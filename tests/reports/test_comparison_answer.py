@@ -166,14 +166,23 @@ def test_the_fault_free_column_is_not_counted_as_a_fault(faults: tuple[str, ...]
 
 
 def test_the_headline_counts_the_safe_locks() -> None:
-    safe, fenced, unsafe = two("a", "ss"), two("b", "fs"), two("c", "us")
-    assert answer.headline(view(safe, fenced, unsafe)) == "2 of 3 locks stayed safe under both faults"
+    safe, unsafe = two("a", "ss"), two("c", "us")
+    assert answer.headline(view(safe, unsafe, safe)) == "2 of 3 locks stayed safe under both faults"
     assert answer.headline(view(unsafe, unsafe)) == "None of 2 locks stayed safe under both faults"
     assert answer.headline(view(unsafe)) == "c did not stay safe under both faults"
-    assert answer.headline(view(fenced)) == "b stayed safe under both faults"
     assert answer.headline(view()) == "No lock was compared"
     assert answer.headline(view(two("d", "s-"), safe)) == "2 of 2 locks stayed safe under every fault they met"
     assert answer.headline(view(two("d", "s-"), unsafe)) == "1 of 2 locks stayed safe under every fault it met"
+
+
+def test_the_headline_names_the_fence_that_protected_the_resource() -> None:
+    safe, fenced, unsafe = two("a", "ss"), two("b", "fs"), two("c", "us")
+    kept = "kept the resource safe under both faults"
+    assert answer.headline(view(fenced, unsafe)) == f"1 of 2 locks {kept}, by its fence"
+    assert answer.headline(view(fenced, two("d", "ff"))) == f"2 of 2 locks {kept}, by their fences"
+    assert answer.headline(view(safe, fenced, unsafe)) == f"2 of 3 locks {kept}, 1 of them by its fence"
+    assert answer.headline(view(fenced)) == f"b {kept}, by its fence"
+    assert answer.headline(view(fenced, lock_with_missed_cell("c", "s?"))).endswith(f"; it {kept}, by its fence")
 
 
 def lock_with_missed_cell(name: str, states: str) -> dict[str, Any]:
