@@ -64,6 +64,8 @@ def certainty(runs: int) -> str:
     The sentence names :func:`largest_share`, rounded up.
     """
     share = math.ceil(1000 * largest_share(runs)) / 10
+    if runs == 1:
+        return f"1 run says little: up to {share:g} % of such runs might still fail"
     return f"{counted(runs, 'run')}, no failure: below {share:g} % of such runs fail, with 95 % confidence"
 
 

@@ -177,5 +177,6 @@ def test_a_run_in_which_nothing_was_kept_is_unknown() -> None:
 
 @pytest.mark.parametrize(("runs", "percent"), [(1, 95.0), (3, 63.2), (30, 9.6), (300, 1.0)])
 def test_runs_without_a_failure_bound_the_share_of_failing_runs(runs: int, percent: float) -> None:
-    assert f"below {percent:g} %" in certainty(runs)
+    assert f" {percent:g} % of such runs" in certainty(runs)
+    assert ("say" in certainty(runs)) == (runs == 1), "a bound of 95 % with 95 % confidence says nothing to a reader"
     assert (1 - percent / 100) ** runs < 0.05001 < (1 - (percent - 0.1) / 100) ** runs
