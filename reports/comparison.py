@@ -135,7 +135,7 @@ def helped(found: Sequence[answer.Recommendation]) -> str:
     if with_fence == without:
         return ""
     which = f"{with_fence - without} of them" if without else f"Each of the {with_fence}" if with_fence > 1 else "It"
-    return f"{which} sometimes had two holders, and the resource refused the late one because of its fencing token."
+    return f"{which} sometimes had two holders; the resource refused the late one by its token."
 
 
 def _counted(some: Sequence[object], what: str) -> str:

@@ -63,8 +63,15 @@ def test_the_page_opens_with_the_answer_and_fits_every_width(opened: Open, width
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     pick = page.locator(".pick").first.bounding_box()
     assert pick is not None
-    assert pick["y"] < 450
+    assert pick["y"] < 500
     assert page.locator(".answers .card").count() == 3
+
+
+def test_tables_of_costs_show_all_their_columns_on_a_usual_screen(opened: Open) -> None:
+    page = opened(width=1280)
+    for name in ("Cheapest locks for each situation, table", "Costs, table"):
+        hidden = page.get_by_role("group", name=name).evaluate("(e) => e.scrollWidth - e.clientWidth")
+        assert hidden <= 0, name
 
 
 def test_the_matrix_scrolls_under_fixed_names_and_faults(opened: Open) -> None:
