@@ -127,6 +127,7 @@ class StorePages:
         history = _history(self.store, lock, name)
         return pages.answer(
             "run.html",
+            script=pages.script_of("serve/run.js") if run.state in ("running", "broken") else "",
             run=run,
             title=pages.title_of(run.state, results.verdict if results else ""),
             results=results,

@@ -80,6 +80,15 @@ def test_the_page_updates_until_the_verdict(recording: Recording, page: Page, ba
     expect(page.get_by_role("heading", level=1)).to_have_text("Violation found")
 
 
+def test_the_page_of_the_run_shows_the_verdict_when_there_is_one(recording: Recording, page: Page) -> None:
+    recording.until(2.0)
+    page.goto(recording.address.replace("/live/", "/runs/"))
+    expect(page.locator("h1")).to_have_text("Running now")
+    recording.end()
+    expect(page.locator("h1")).to_have_text("Violation found", timeout=60_000)
+    expect(page.get_by_role("link", name="Watch it live")).to_have_count(0)
+
+
 def test_active_faults_are_listed(recording: Recording, page: Page, base: str) -> None:
     recording.until(2.0)
     page.goto(base + recording.address)
