@@ -34,6 +34,13 @@ def first_red_row(page: Page) -> int:
     return int(page.evaluate(f"() => {{ {PIXELS} {look}; return 1e6; }}"))
 
 
+CUT_IN_PRINT = """[...document.querySelectorAll("main *")].filter((e) => e.className !== "unseen" &&
+(e.getBoundingClientRect().right > innerWidth + 1
+ || (e.scrollWidth > e.clientWidth + 1 && ["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowX))
+ || (e.scrollHeight > e.clientHeight + 1 && ["auto", "scroll", "hidden"].includes(getComputedStyle(e).overflowY))))
+.map((e) => `${e.tagName} ${e.className}`)"""
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -165,6 +172,18 @@ def test_the_page_fits_a_narrow_screen(opened: Open, kind: str) -> None:
     for summary in page.locator("summary").all():
         summary.click()
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+@pytest.mark.slow
+def test_print_cuts_no_table_chart_or_text(opened: Open) -> None:
+    """718 px is the width of a sheet of A4 with the usual margins."""
+    page = opened("violation", width=718)
+    assert page.evaluate(CUT_IN_PRINT)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.evaluate(CUT_IN_PRINT) == []
+    for hidden in (".contents", "#timeline-help", "button"):
+        assert not page.locator(hidden).first.is_visible(), hidden
 
 
 @pytest.mark.slow
