@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -36,7 +37,8 @@ class TrendsPage:
         self._one_at_a_time = threading.Lock()
 
     def render(self, parameters: Mapping[str, str]) -> str:
-        """Return the page of the requested ``suite`` and ``clusters``, by default those of the last nightly run.
+        """Return the page of the requested ``suite`` and ``clusters``, by default those of the latest nightly run that
+        has an earlier one to be compared with.
 
         Raises UsageError if there is nothing to show.
         """
@@ -54,7 +56,10 @@ class TrendsPage:
 
     def _render(self, suite: str, clusters: str) -> str:
         try:
-            kinds = dict.fromkeys((night.suite, ",".join(night.clusters)) for night in results_db.nights(self._path))
+            nights = [(night.suite, ",".join(night.clusters)) for night in results_db.nights(self._path)]
+            kinds = Counter(nights)
+            if not suite and not clusters:
+                suite, clusters = next((one for one in reversed(nights) if kinds[one] > 1), ("", ""))
             document = trends(self._path, last=NIGHTS, suite=suite, clusters=clusters)
             shown = (document.suite, ",".join(document.clusters))
             others = [(f"{one} on {where}", _address(one, where)) for one, where in kinds if (one, where) != shown]

@@ -282,10 +282,11 @@ def test_trends_equal_those_of_the_command(tmp_path: Path) -> None:
     assert 'aria-current="page">Trends' in page
     nights.add(tmp_path / "results.db", {**nights.mixed(), "suite": "full", "started_at": "2026-11-22T02:00:00Z"})
     newer = request(app, "/trends").text
-    assert "Only one nightly run is stored" in newer
+    assert "2026-11-21 02:00 compared with 2026-11-20 02:00" in newer, "the latest suite has nothing to compare"
     link = re.search(r'href="(/trends\?suite=[^"]+)"', newer)
     assert link
-    assert "compared with" in request(app, html.unescape(link.group(1))).text
+    single = request(app, html.unescape(link.group(1))).text
+    assert "Only one nightly run of the suite full on docker, sim is stored; a comparison needs two." in single
 
 
 def test_added_changed_and_removed_runs_show_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
