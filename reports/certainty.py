@@ -20,6 +20,30 @@ def of_run(judgement: str) -> str:
     }[judgement]
 
 
+def of_pair() -> str:
+    """Return how sure a difference between two runs is."""
+    return (
+        "A violation is proved by its run. One run of each does not show that a setting causes the difference: "
+        "several seeds (--runs) make it surer."
+    )
+
+
+def of_statuses() -> str:
+    """Return how sure the states of locks over nightly runs are."""
+    return (
+        "A broken promise, a known limit and a fenced lock are proved by a run. A promise that was kept is a sample: "
+        "no run of the latest nightly run broke it."
+    )
+
+
+def of_trends() -> str:
+    """Return how sure a change between two nightly runs is."""
+    return (
+        "A failure is proved by its run. A scenario has one run or a few in each nightly run, so a change may be "
+        "chance, above all on containers."
+    )
+
+
 def of_comparison(view: ComparisonView) -> str:
     """Return how sure the cells of a comparison are."""
     cells = [cell for lock in view.locks for cell in lock.cells if cell.state != "not-run"]

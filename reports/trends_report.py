@@ -17,7 +17,7 @@ from harness.documents import DocumentError, TrendsDocument, present
 from harness.documents.trends import TrendChange, TrendsSeries
 from harness.files import write_file
 
-from . import page, words
+from . import certainty, page, words
 
 WIDTH, HEIGHT, EDGE, WIDEST = 240, 44, 5, 26
 """Size of a chart, margin around its plot, and maximum width of a column."""
@@ -84,6 +84,7 @@ def render(document: TrendsDocument, nav: str = "", nav_style: str = "") -> str:
         compared=compared is not None,
         judgement=_judgement(changes, compared=compared is not None),
         headline=_headline(changes, compared=compared is not None),
+        sure=certainty.of_trends(),
         changes=changes,
         nights=nights,
         dates=dates,

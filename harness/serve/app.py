@@ -19,6 +19,7 @@ from harness.documents.messages import LOG, TRACE
 from harness.errors import HarnessError, UsageError
 from harness.faults.clock import ClockJump, ClockSkew
 from harness.plan import allowing, load
+from harness.reports import certainty
 from harness.reports.words import VIRTUAL
 from harness.run import store as stores
 
@@ -28,7 +29,7 @@ from .guard import Guard
 from .index import Index, Run, Unreadable, read_results
 from .query import PAGE, BadQuery, Choices, Query
 from .status_page import StatusPage, StatusQuery
-from .studies import SORTS, Studies
+from .studies import SORTS, Studies, conclusion
 from .trends_page import FRONT, TrendsPage
 
 FRONTS: Final = (*(f"{name}.html" for name, _ in SORTS.values()), FRONT)
@@ -59,7 +60,7 @@ class StorePages:
         self.trends = TrendsPage(store)
         self.status = StatusPage(self.index)
         self.events = RunEvents(self.index)
-        self._known: tuple[list[Run], Choices] = ([], Choices([], [], []))
+        self._known: tuple[list[Run], Choices] = ([], Choices.of([]))
 
     def routes(self) -> list[BaseRoute]:
         return [
@@ -95,6 +96,7 @@ class StorePages:
             script=pages.script_of("serve/runs.js"),
             query=query,
             choices=self._choices(runs),
+            conclusion=self._choices(runs).conclusion,
             shown=found[first : first + PAGE],
             first=first,
             found=len(found),
@@ -130,6 +132,7 @@ class StorePages:
             script=pages.script_of("serve/run.js") if run.state in ("running", "broken") else "",
             run=run,
             title=pages.title_of(run.state, results.verdict if results else ""),
+            sure=certainty.of_run(run.state) if results else "",
             results=results,
             files=listed,
             report=stores.REPORT in names,
@@ -166,8 +169,8 @@ class StorePages:
         folder = request.url.path.strip("/")
         title, about, command = EMPTY[folder]
         return pages.answer(
-            "studies.html", here=folder, title=title, about=about, studies=self.studies[folder].all(),
-            fill=self._command(command),
+            "studies.html", here=folder, title=title, about=about, studies=(studies := self.studies[folder].all()),
+            conclusion=conclusion(folder, studies), fill=self._command(command),
         )  # fmt: skip
 
     def all_nights(self, request: Request) -> Response:
@@ -189,7 +192,7 @@ class StorePages:
         except HarnessError as error:
             fill = self._command("harness nightly")
             return pages.answer("no_trends.html", here="status", title="Status", why=str(error), fill=fill)
-        return pages.answer("status.html", here="status", command=self._command, **values)
+        return pages.answer("status.html", here="status", command=self._command, sure=certainty.of_statuses(), **values)
 
     def compare(self, request: Request) -> Response:
         """Show two runs side by side; the parameters ``a`` and ``b`` are their places in the store, ``lock/run``."""
@@ -204,6 +207,7 @@ class StorePages:
             here="runs",
             both=(first, second),
             headline=compare_page.conclusion(states),
+            sure=certainty.of_pair(),
             properties=sorted(states.items(), key=lambda one: one[1][0] == one[1][1]),
             settings=compare_page.settings(first, second),
             versions=compare_page.differing_versions(first, second),

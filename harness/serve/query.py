@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -10,12 +11,19 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from harness.wording import counted
+
 from .index import STATES, Run
 
 PAGE: Final = 100
 """The number of rows of a page."""
 NONE: Final = "none"
 """The name by which runs without faults are filtered."""
+NOUNS: Final = {
+    "invalid": "violation", "valid": "safe", "unknown": "unknown", "running": "in progress",
+    "broken": "without a verdict",
+}  # fmt: skip
+"""The states of runs as they are counted in a sentence."""
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\dZ?)?)?", re.ASCII)
 KEYS: Final[dict[str, Callable[[Run], Any]]] = {
     "when": lambda run: run.when,
@@ -122,19 +130,33 @@ def _is_in_calendar(day: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The values by which runs can be filtered, in order."""
+    """The values by which runs can be filtered, in order, and how many runs are in each state."""
 
     locks: list[str]
     faults: list[str]
     clusters: list[str]
+    states: dict[str, int]
+    """The number of runs in each state."""
+
+    @property
+    def conclusion(self) -> str:
+        """Return in a sentence how many runs there are, and with which verdicts."""
+        parts = [
+            counted(number, noun) if noun == "violation" else f"{number:,} {noun}"
+            for state, noun in NOUNS.items()
+            if (number := self.states.get(state, 0))
+        ]
+        return f"{counted(sum(self.states.values()), 'run')}: {', '.join(parts)}."
 
     @classmethod
     def of(cls, runs: Iterable[Run]) -> Choices:
+        states: Counter[str] = Counter()
         locks: set[str] = set()
         faults: set[str] = set()
         clusters: set[str] = set()
         for run in runs:
+            states[run.state] += 1
             locks.add(run.lock)
             clusters.add(run.cluster)
             faults.update(run.faults or (NONE,))
-        return cls(sorted(locks), sorted(faults), sorted(clusters - {""}))
+        return cls(sorted(locks), sorted(faults), sorted(clusters - {""}), dict(states))

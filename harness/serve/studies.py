@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,13 @@ SORTS: Final[dict[str, tuple[str, type[Head]]]] = {
     stores.VERSIONS: ("versions", ReleasesHead),
 }
 """Folder of the store → the stem of the file names in each of its studies, and what the list reads of a document."""
+NOUNS: Final = {
+    stores.COMPARISONS: ("comparison", "comparisons"),
+    stores.SWEEPS: ("sweep", "sweeps"),
+    stores.HUNTS: ("hunt", "hunts"),
+    stores.BISECTIONS: ("bisection", "bisections"),
+    stores.VERSIONS: ("comparison of releases", "comparisons of releases"),
+}
 _Stamp = tuple[int, int, int]
 
 
@@ -36,7 +43,8 @@ class Study:
     """A comparison of locks or of releases, a sweep, a hunt or a bisection.
 
     ``parts`` is its folder in the store. ``when`` is in UTC. ``page`` is the name of its page, and ``others`` are the
-    names of its other files. ``trouble`` says what is wrong with it, empty if nothing is.
+    names of its other files. ``failures`` are those that a hunt found, without known limits; None for other studies.
+    ``trouble`` says what is wrong with it, empty if nothing is.
     """
 
     parts: tuple[str, str]
@@ -46,6 +54,7 @@ class Study:
     command: str = ""
     page: str = ""
     others: tuple[str, ...] = ()
+    failures: int | None = None
     trouble: str = ""
 
 
@@ -65,13 +74,27 @@ def about(head: Head) -> str:
         case SweepHead():
             return counted(len(head.points), "point")
         case HuntHead():
-            known = sum(found.known for found in head.findings)
-            new = len(head.findings) - known
+            new = _failures(head)
+            known = len(head.findings) - new
             found = counted(new, "failure") if new else "no failure"
             limits = f" and {counted(known, 'known limit')}" if known else ""
             return f"{found}{limits} in {counted(head.schedules, 'schedule')}"
         case ReleasesHead():
             return head.conclusion
+
+
+def _failures(head: HuntHead) -> int:
+    return sum(not found.known for found in head.findings)
+
+
+def conclusion(folder: str, studies: Sequence[Study]) -> str:
+    """Return in a sentence how many studies of one sort there are, and how many hunts found a failure."""
+    one, several = NOUNS[folder]
+    whole = sum(not study.trouble for study in studies)
+    failing = sum(bool(study.failures) for study in studies)
+    incomplete = f", {len(studies) - whole:,} incomplete" if whole < len(studies) else ""
+    found = f"; {failing or 'none'} found a failure" if folder == stores.HUNTS else ""
+    return f"{len(studies):,} {one if len(studies) == 1 else several}: {whole:,} complete{incomplete}{found}."
 
 
 class Studies:
@@ -122,6 +145,7 @@ class Studies:
         return replace(
             study,
             title=title_of(head), about=about(head), command=head.command,
+            failures=_failures(head) if isinstance(head, HuntHead) else None,
             trouble=INTERRUPTED if head.interrupted else "",
         )  # fmt: skip
 

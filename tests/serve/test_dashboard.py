@@ -206,6 +206,20 @@ def test_a_damaged_run_can_be_compared(tmp_path: Path) -> None:
     assert "results.json cannot be read" in text_of(page.text)
 
 
+def test_every_page_with_a_conclusion_says_how_sure_it_is(tmp_path: Path) -> None:
+    pair_of_runs, app = pair(tmp_path), application(tmp_path)
+    for day in (20, 21):
+        nights.add(tmp_path / "results.db", night(day, nights.outcome("x")))
+    for address, sure in (
+        (pair_of_runs, "A violation is proved by its run. One run of each does not show"),
+        ("/status", "A broken promise, a known limit and a fenced lock are proved by a run."),
+        ("/trends", "A failure is proved by its run."),
+        (f"/runs/redlock/{stores.name(0)}/", "1 run says little: up to 95 %"),
+    ):
+        beginning = request(app, address).text.partition("<h2")[0]
+        assert f"How sure: {sure}" in text_of(beginning), address
+
+
 @pytest.mark.parametrize("number", [0, 5])
 def test_measurements_of_a_run_are_called_virtual_only_in_the_simulator(tmp_path: Path, number: int) -> None:
     folder = stores.add(tmp_path, number)

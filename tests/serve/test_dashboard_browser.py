@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,13 +37,14 @@ def test_a_new_run_appears_in_the_open_list_and_the_filter_is_kept(
     store, base = dashboard
     with watched(browser, base, 1280) as page:
         page.goto("/?lock=redlock")
-        expect(page.locator("#list-live")).to_have_text("Live")
+        expect(page.locator("#list-live")).to_have_text("Updates by itself")
         expect(page.locator("table.runs tbody tr")).to_have_count(2)
         page.locator("table.runs tbody tr a").first.focus()
         focused = page.evaluate("document.activeElement.getAttribute('href')")
         stores.add(store, 10)
         stores.add(store, 11)
         expect(page.locator("table.runs tbody tr")).to_have_count(3, timeout=60_000)
+        expect(page.locator("#list-conclusion")).to_have_text(re.compile("^[56] runs: "))
         assert page.evaluate("document.activeElement.getAttribute('href')") == focused
         page.get_by_label("Text").fill("half typed")
         shutil.rmtree(store / "redlock" / stores.name(10))
@@ -63,7 +65,7 @@ def test_text_of_a_new_run_runs_no_script(browser: Browser, dashboard: tuple[Pat
     store, base = dashboard
     with watched(browser, base, 1280) as page:
         page.goto("/")
-        expect(page.locator("#list-live")).to_have_text("Live")
+        expect(page.locator("#list-live")).to_have_text("Updates by itself")
         folder = stores.add(store, 7)
         evil = "<img src=x onerror=\"document.title='ran'\"><script>document.title='ran'</script>"
         document = stores.results(7) | {"lock": evil, "summary": evil}

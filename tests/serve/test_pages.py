@@ -213,6 +213,24 @@ def test_a_large_zip_is_made_while_it_is_sent(tmp_path: Path) -> None:
         assert f"{run.name}/gone" not in archive.namelist()
 
 
+def test_every_list_begins_with_what_it_contains(app: Guard, tmp_path: Path) -> None:
+    texts = {
+        "/": "250 runs: 83 violations, 84 safe, 83 unknown.",
+        "/comparisons/": "1 comparison: 1 complete.",
+        "/sweeps/": "1 sweep: 1 complete.",
+        "/hunts/": "1 hunt: 1 complete; 1 found a failure.",
+        "/bisections/": "1 bisection: 1 complete.",
+        "/versions/": "1 comparison of releases: 1 complete.",
+    }
+    for address, text in texts.items():
+        page = request(app, address).text
+        assert re.search(r"</h1>\s*<p[^>]*>([^<]*)</p>", page)[1] == text  # type: ignore[index]
+    known = stores.HUNT | {"findings": [{"broken": ["a"], "known": True}], "interrupted": True}
+    stores.study(tmp_path, "hunts", "20261121T220000Z-redlock", known)
+    stores.study(tmp_path, "hunts", "20261121T230000Z-redlock", stores.HUNT)
+    assert "2 hunts: 1 complete, 1 incomplete; 1 found a failure." in request(application(tmp_path), "/hunts/").text
+
+
 def test_comparisons_sweeps_and_hunts_are_listed(app: Guard) -> None:
     assert "2 locks under 1 fault" in request(app, "/comparisons/").text
     sweeps = request(app, "/sweeps/").text

@@ -8,12 +8,14 @@ if (form) {
 }
 
 // Replace the list when the server says that it has changed. Without events the page stays as it was loaded.
-const list = document.getElementById("list"), live = document.getElementById("list-live");
+const list = document.getElementById("list"), conclusion = document.getElementById("list-conclusion"), live = document.getElementById("list-live");
 
 async function reloadList() {
   const answer = await fetch(location.href);
   if (!answer.ok) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("list");
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  conclusion.textContent = page.getElementById("list-conclusion")?.textContent ?? "";
+  const fresh = page.getElementById("list");
   if (!fresh || fresh.innerHTML === list.innerHTML) return;
   const focused = list.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   list.innerHTML = fresh.innerHTML;
@@ -29,7 +31,7 @@ if (list && live) {
     } catch {
       return;  // the server has gone; the next event comes when it is back
     }
-    live.textContent = running ? `Live: ${running} in progress` : "Live";
+    live.textContent = running ? `Updates by itself: ${running} in progress` : "Updates by itself";
   });
-  events.addEventListener("error", () => { live.textContent = "Not live: no connection to the server"; });
+  events.addEventListener("error", () => { live.textContent = "No updates: no connection to the server"; });
 }
