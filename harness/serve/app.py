@@ -134,6 +134,7 @@ class StorePages:
             title=pages.title_of(run.state, results.verdict if results else ""),
             sure=certainty.of_run(run.state) if results else "",
             results=results,
+            checkers=pages.gravest_first(results.checkers) if results else [],
             files=listed,
             report=stores.REPORT in names,
             messages=not names.isdisjoint({LOG, TRACE}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
@@ -114,6 +114,12 @@ def state_of(checker: HeadChecker) -> str:
     if checker.state:
         return checker.state if checker.state in PROPERTY_STATES else "not-tested"
     return state_in_schema_1(checker.valid, checker.explanation)
+
+
+def gravest_first(checkers: Mapping[str, HeadChecker]) -> list[tuple[str, HeadChecker]]:
+    """Return the checkers of a run with their names, violations first."""
+    order = list(PROPERTY_STATES)
+    return sorted(checkers.items(), key=lambda one: order.index(state_of(one[1])))
 
 
 def title_of(state: str, verdict: str) -> str:

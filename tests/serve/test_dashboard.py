@@ -220,6 +220,22 @@ def test_every_page_with_a_conclusion_says_how_sure_it_is(tmp_path: Path) -> Non
         assert f"How sure: {sure}" in text_of(beginning), address
 
 
+def test_checkers_of_a_run_have_violations_first_and_no_state_twice(tmp_path: Path) -> None:
+    folder = stores.add(tmp_path, 0)
+    checkers = {
+        "fencing": {"valid": True, "state": "not-applicable", "explanation": "not applicable: the lock has no tokens"},
+        "liveness": {"valid": True, "state": "kept", "explanation": "every key was granted"},
+        "resource": {"valid": False, "state": "broken", "explanation": "2 updates were lost"},
+    }
+    (folder / "results.json").write_text(json.dumps(stores.results(0) | {"checkers": checkers}))
+    page = request(application(tmp_path), f"/runs/redlock/{stores.name(0)}/").text
+    told = text_of(page[page.index("<tbody>") :].partition("</tbody>")[0])
+    assert told == (
+        "resource broken 2 updates were lost liveness kept every key was granted "
+        "fencing not applicable the lock has no tokens"
+    )
+
+
 @pytest.mark.parametrize("number", [0, 5])
 def test_measurements_of_a_run_are_called_virtual_only_in_the_simulator(tmp_path: Path, number: int) -> None:
     folder = stores.add(tmp_path, number)

@@ -76,6 +76,17 @@ def test_text_of_a_new_run_runs_no_script(browser: Browser, dashboard: tuple[Pat
 
 
 @pytest.mark.slow
+def test_explanations_of_checkers_have_the_whole_width_of_a_narrow_screen(
+    browser: Browser, dashboard: tuple[Path, str]
+) -> None:
+    _, base = dashboard
+    with watched(browser, base, 390) as page:
+        page.goto(f"/runs/redlock/{stores.name(0)}/")
+        row, why = page.locator("table.checkers tbody tr").first, page.locator("table.checkers td:last-child").first
+        assert why.evaluate("(e) => e.offsetWidth") == row.evaluate("(e) => e.clientWidth")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["/", "/status", "/status?state=kept", "/compare", "run"])
 def test_the_dashboard_is_accessible_and_fits_every_width(
     browser: Browser, dashboard: tuple[Path, str], target: str
