@@ -7,11 +7,17 @@ own classes, running on these locks.
 from __future__ import annotations
 
 import math
+import threading
 from collections import deque
+from typing import Any, Final
 
 from greenlet import getcurrent
 
 from .kernel import SECOND, Task
+from .missing import missing_attribute
+
+_LOCK: Final = threading.Lock()
+_RLOCK: Final = threading.RLock()
 
 
 def _timeout_ns(blocking: bool, timeout: float) -> int | None:
@@ -29,7 +35,7 @@ def _timeout_ns(blocking: bool, timeout: float) -> int | None:
 class SimLock:
     """``threading.Lock`` for tasks. Waiting tasks get it in the order of arrival."""
 
-    __slots__ = ("_held", "_waiters")
+    __slots__ = ("__weakref__", "_held", "_waiters")
 
     def __init__(self) -> None:
         self._held = False
@@ -78,11 +84,14 @@ class SimLock:
     def _at_fork_reinit(self) -> None:
         self.__init__()  # type: ignore[misc]
 
+    def __getattr__(self, name: str) -> Any:
+        raise missing_attribute(self, name, _LOCK, "threading.Lock")
+
 
 class SimRLock:
     """``threading.RLock`` for tasks."""
 
-    __slots__ = ("_count", "_lock", "_owner")
+    __slots__ = ("__weakref__", "_count", "_lock", "_owner")
 
     def __init__(self) -> None:
         self._lock = SimLock()
@@ -122,6 +131,13 @@ class SimRLock:
 
     def __exit__(self, *exc: object) -> None:
         self.release()
+
+    def _recursion_count(self) -> int:
+        """Return how often the caller holds the lock. Some releases of Python use it."""
+        return self._count if self._is_owned() else 0
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing_attribute(self, name, _RLOCK, "threading.RLock")
 
     # threading.Condition calls these three methods of its lock.
 

@@ -203,6 +203,14 @@ def _descriptor_replacements() -> Iterator[Replacement]:
         yield _of_descriptor(name, getattr(os, name), _lacking(f"os.{name}"))
 
 
+def _shared_memory_replacements() -> Iterator[Replacement]:
+    try:
+        module = importlib.import_module("_posixshmem")
+    except ImportError:  # Windows
+        return
+    yield module, "shm_open", dispatch(module.shm_open, _lacking("_posixshmem.shm_open"))
+
+
 def _register_exit_function(task: Task, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
     task.life.exit_functions.append((function, args, kwargs))
     return function
@@ -236,6 +244,7 @@ def _replacements() -> Iterator[Replacement]:
     yield from pools.replacements()
     yield from randomness.replacements()
     yield from _process_replacements()
+    yield from _shared_memory_replacements()
 
 
 @cache

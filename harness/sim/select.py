@@ -10,10 +10,15 @@ from typing import Any, Final
 from greenlet import getcurrent
 
 from .kernel import SECOND, Task
+from .missing import missing_attribute
 from .sockets import FIRST_FD, SimSocket, find_socket
 
 _REAL_POLL: Final = getattr(real, "poll", None)
 """``select.poll``, which Windows lacks."""
+
+_EPOLL: Final = getattr(real, "epoll", None)
+_SELECTOR: Final = selectors.DefaultSelector
+"""The classes, before the simulation replaces them. Linux alone has the first one."""
 
 
 def _wait(task: Task, reads: list[SimSocket], writes: list[SimSocket], timeout: float | None) -> None:
@@ -108,6 +113,8 @@ class SimEpoll(SimPoll):
 
     def register(self, fd: Any, eventmask: int = real.EPOLLIN | real.EPOLLPRI | real.EPOLLOUT) -> None:
         if eventmask & (real.EPOLLET | real.EPOLLONESHOT):
+            task = _current_task()
+            task.kernel.unsupported.setdefault("edge-triggered or one-shot select.epoll", task.host.name)
             raise NotImplementedError("the simulator has no edge-triggered and no one-shot epoll")
         super().register(fd, eventmask)
 
@@ -118,6 +125,9 @@ class SimEpoll(SimPoll):
         if self.closed:
             raise ValueError("I/O operation on closed epoll object")
         return super().poll(None if timeout is None else timeout * 1000)
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing_attribute(self, name, _EPOLL, "select.epoll")
 
     def close(self) -> None:
         self.closed = True
@@ -157,6 +167,9 @@ class SimSelector(selectors._BaseSelectorImpl):
         writes = [self._sockets[key.fd] for key in keys if key.events & selectors.EVENT_WRITE]
         _wait(_current_task(), reads, writes, timeout)
         return self._ready()
+
+    def __getattr__(self, name: str) -> Any:
+        raise missing_attribute(self, name, _SELECTOR, "selectors.DefaultSelector")
 
     def _ready(self) -> list[tuple[selectors.SelectorKey, int]]:
         found = []

@@ -19,6 +19,7 @@ from greenlet import getcurrent
 
 from .hosts import SimHost
 from .kernel import RUNNING, SECOND, Task
+from .missing import missing_attribute
 from .network import ConnectionAttempt, HalfStream
 
 try:
@@ -347,9 +348,7 @@ class SimSocket:
         return file if "b" in mode else io.TextIOWrapper(file, **text)
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and hasattr(real.socket, name):
-            self._kernel.unsupported.setdefault(f"socket.{name}", self._host.name)
-        raise AttributeError(f"a simulated socket has no {name}", name=name, obj=self)
+        raise missing_attribute(self, name, real.socket, "socket")
 
     def _decref_socketios(self) -> None:
         """Do nothing. ``socket.SocketIO`` calls this method when it closes."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _thread
 import re
+import selectors
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,52 @@ def test_mistakes_raise_as_they_do_outside() -> None:
             "cannot set daemon status of active thread",
         ]
     ]
+
+
+def test_a_reentrant_lock_counts_how_often_its_owner_holds_it() -> None:
+    """multiprocessing asks for it."""
+
+    def main() -> list[int]:
+        lock: Any = threading.RLock()
+        counts = [lock._recursion_count()]
+        with lock, lock:
+            counts.append(lock._recursion_count())
+            other = threading.Thread(target=lambda: counts.append(lock._recursion_count()))
+            other.start()
+            other.join()
+        return [*counts, lock._recursion_count()]
+
+    assert TwoHostWorld().run(main) == [[0, 2, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "attribute", "noted"),
+    [
+        (threading, "Lock", "acquire_lock", True),
+        (selectors, "DefaultSelector", "fileno", True),
+        (threading, "Lock", "nope", False),
+        (threading, "Lock", "_release_save", False),
+        (threading, "RLock", "__len__", False),
+    ],
+)
+def test_an_attribute_that_only_the_standard_object_has_is_noted(
+    module: Any, kind: str, attribute: str, noted: bool
+) -> None:
+    world = TwoHostWorld()
+
+    def main() -> bool:
+        return hasattr(getattr(module, kind)(), attribute)
+
+    assert world.run(main) == [False]
+    assert list(world.kernel.unsupported) == ([f"{module.__name__}.{kind}.{attribute}"] if noted else [])
+
+
+def test_a_lock_can_be_referred_to_weakly() -> None:
+    def main() -> list[bool]:
+        locks = [threading.Lock(), threading.RLock()]
+        return [weakref.ref(lock)() is lock for lock in locks]
+
+    assert TwoHostWorld().run(main) == [[True, True]]
 
 
 def test_an_uncaught_exception_ends_its_thread_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,22 @@ class CacheFile(FileLock):
     """A file that is named as a compiled module excludes the clients."""
 
     suffix = ".pyc"
+
+
+class SharedMemoryBlock(_Lock):
+    """A block of memory that the machine's processes share excludes the clients."""
+
+    def acquire(self) -> bool:  # type: ignore[override]
+        self.redis.ping()
+        try:
+            self.block = shared_memory.SharedMemory(f"harness-hostile-{os.environ['HOSTILE']}", create=True, size=8)
+        except FileExistsError:
+            return False
+        return True
+
+    def release(self) -> None:
+        self.block.close()
+        self.block.unlink()
 
 
 class LockedFile(_Lock):

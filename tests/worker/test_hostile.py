@@ -25,6 +25,7 @@ DOUBTS = {
     "FolderLock": "used the same file",
     "MemoryFile": "used the same file /dev/shm/",
     "CacheFile": "used the same file",
+    "SharedMemoryBlock": "called _posixshmem.shm_open, which the simulator lacks",
     "LockedFile": "used the same file",
     "ExitsWith0": "ended itself with exit status 0",
     "ExitsWith1InRelease": "ended itself with exit status 1",
