@@ -45,6 +45,8 @@ _PID: Final = 4242
 """Result of ``os.getpid`` on every simulated host."""
 _PARENT_PID: Final = 4241
 """Result of ``os.getppid`` on every simulated host."""
+_LACKING: Final = {"_posixshmem": ("shm_open",), "signal": ("alarm", "setitimer")}
+"""Functions that the simulator lacks, by module: memory that the machine's processes share, and timers of real time."""
 _VERSION = cache(importlib.metadata.version)
 _INHERITED: Final = object()
 """Original value of an attribute that a class inherits."""
@@ -203,12 +205,15 @@ def _descriptor_replacements() -> Iterator[Replacement]:
         yield _of_descriptor(name, getattr(os, name), _lacking(f"os.{name}"))
 
 
-def _shared_memory_replacements() -> Iterator[Replacement]:
-    try:
-        module = importlib.import_module("_posixshmem")
-    except ImportError:  # Windows
-        return
-    yield module, "shm_open", dispatch(module.shm_open, _lacking("_posixshmem.shm_open"))
+def _lacking_replacements() -> Iterator[Replacement]:
+    for module_name, names in _LACKING.items():
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:  # Windows
+            continue
+        for name in names:
+            if hasattr(module, name):
+                yield module, name, dispatch(getattr(module, name), _lacking(f"{module_name}.{name}"))
 
 
 def _register_exit_function(task: Task, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
@@ -244,7 +249,7 @@ def _replacements() -> Iterator[Replacement]:
     yield from pools.replacements()
     yield from randomness.replacements()
     yield from _process_replacements()
-    yield from _shared_memory_replacements()
+    yield from _lacking_replacements()
 
 
 @cache

@@ -183,8 +183,19 @@ class Interrupts(_Lock):
 class Alarm(_Lock):
     def acquire(self, timeout: float) -> bool:
         signal.alarm(1)
-        while True:
-            pass
+        return super().acquire(timeout)
+
+
+class Timer(_Lock):
+    """Limits its acquire by a timer of real time."""
+
+    def acquire(self, timeout: float) -> bool:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 60)
+        try:
+            return super().acquire(timeout)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Kills(_Lock):
