@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from harness.wording import counted, listed
+
 from .document import plain
 
 VIRTUAL: Final = "Times are virtual: they count round trips and waiting, but not the speed of a server."
 """Note below times that were measured in the simulator."""
+CAUSES: Final = {"service": "the service", "clock": "clocks", "client": "clients"}
+"""Causes of overlaps as checkers count them, in words."""
+COUNTS: Final = {
+    "accepted": "accepted accesses", "rejected": "refused accesses", "unknown": "unknown outcomes",
+    "lost": "lost updates", "sections": "critical sections", "late": "late calls", "unseen": "unconfirmed faults",
+    "live": "releases of live holds", "failed": "failed releases", "undecided": "undecided releases",
+    "granted": "granted nested acquires", "nested": "nested acquires", "asked_behind_others": "requests behind others",
+    "final": "final values",
+}  # fmt: skip
+"""Counts of checkers in words, where their names do not say what is counted."""
+_NOT_COUNTED: Final = frozenset({*CAUSES, "violations"})
 
 
 def at(ns: int | None, origin: int) -> str:
@@ -49,14 +62,29 @@ def _fact_text(name: str, value: Any) -> str:
 
 
 def stats(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a checker's counts as text: ``releases 230, longest wait 2.001286 s``; not its violations, which are
-    shown."""
+    """Return a checker's counts as text: ``230 holds; longest wait 2.001286 s; 3 overlaps, all caused by clocks``.
+
+    Counts of 0 are left out, and so are violations without causes, which are shown."""
+    values = dict(pairs)
     facts = [
-        f"{name.removesuffix('_s').replace('_', ' ')} {value}{' s' if name.endswith('_s') else ''}"
-        for name, value in pairs
-        if value and name != "violations"
+        _fact(name, value) for name, value in values.items() if value not in ("", "0") and name not in _NOT_COUNTED
     ]
-    return ", ".join(facts)
+    causes = [words for name, words in CAUSES.items() if values.get(name, "0") != "0"]
+    return "; ".join(facts + _overlaps(int(values.get("violations", 0)), causes))
+
+
+def _fact(name: str, value: str) -> str:
+    unit = " s" if name.endswith("_s") else ""
+    name = COUNTS.get(name, name.removesuffix("_s").replace("_", " "))
+    if not value.isdecimal() or unit:
+        return f"{name}{' ' if value[:1].isdigit() else ': '}{value}{unit}"
+    noun = name.replace("accesses", "access") if "accesses" in name else name.removesuffix("s")
+    return f"{int(value):,} {noun if value == '1' else name}"
+
+
+def _overlaps(number: int, causes: list[str]) -> list[str]:
+    every = "all " if number > 1 and len(causes) == 1 else ""
+    return [f"{counted(number, 'overlap')}, {every}caused by {listed(causes)}"] if causes else []
 
 
 def count(value: float | None) -> str:

@@ -159,6 +159,16 @@ def test_times_are_called_virtual_only_in_the_simulator(folder: Path) -> None:
     assert "virtual" not in real[: real.index("<script")]
 
 
+def test_a_violation_at_one_moment_has_no_duration_of_zero(folder: Path) -> None:
+    results = json.loads((folder / "results.json").read_text())
+    checker = next(one for one in results["checkers"].values() if one["evidence"])
+    checker["evidence"][0] |= {"until_ns": checker["evidence"][0]["from_ns"], "kind": "no-order"}
+    (folder / "results.json").write_text(json.dumps(results))
+    text = run_report.write(folder).read_text()
+    assert re.search(r">no order at [\d.]+ s\b", text)
+    assert ", 0 ns" not in text
+
+
 def test_a_run_without_servers_has_no_word_about_messages(reported: Reported) -> None:
     assert untraced.reason(replace(model.load(reported("valid").parent), servers=())) == ""
 
@@ -195,7 +205,12 @@ def test_checkers_with_findings_come_before_the_others(reported: Reported) -> No
 
 def test_statistics_of_checkers_are_shown_in_words() -> None:
     counted = [("releases", "230"), ("longest_wait_s", "2.5"), ("recovery_s", ""), ("violations", "3")]
-    assert words.stats(counted) == "releases 230, longest wait 2.5 s"
+    assert words.stats(counted) == "230 releases; longest wait 2.5 s"
+    causes = [("holds", "230"), ("service", "0"), ("clock", "3"), ("client", "0"), ("violations", "3")]
+    assert words.stats(causes) == "230 holds; 3 overlaps, all caused by clocks"
+    assert words.stats([*causes[:3], ("client", "1"), ("violations", "4")]).endswith("caused by clocks and clients")
+    resource = [("accepted", "460"), ("unknown", "0"), ("writes", "k0 230"), ("lost", "1"), ("sections", "230")]
+    assert words.stats(resource) == "460 accepted accesses; writes: k0 230; 1 lost update; 230 critical sections"
 
 
 def test_every_table_has_a_caption(reported: Reported) -> None:
