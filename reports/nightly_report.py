@@ -136,7 +136,7 @@ def _line(seeds: list[OutcomeView]) -> LineView:
     """Return the line for ``seeds``, the outcomes of one scenario on one cluster, the worst first."""
     worst = seeds[0]
     if worst.state == "not-run":
-        return LineView(worst, outcome_text(worst, None), f"{worst.lock}: {worst.why}")
+        return LineView(worst, outcome_text(worst, None), f"{_variant(worst)}{worst.lock}: {worst.why}")
     alike = [outcome for outcome in seeds if outcome.state == worst.state]
     found = [outcome.found_s for outcome in alike if outcome.found_s is not None]
     which = f"seed{'s' if len(alike) > 1 else ''} {', '.join(outcome.seed for outcome in alike)}"
@@ -145,8 +145,16 @@ def _line(seeds: list[OutcomeView]) -> LineView:
     spent = sum(outcome.real_seconds for outcome in seeds)
     rate = f" · {worst.repeated}" if worst.repeated else ""
     return LineView(
-        worst, outcome_text(worst, median(found) if found else None), f"{worst.lock} · {which}{rate} · {_span(spent)}"
+        worst,
+        outcome_text(worst, median(found) if found else None),
+        f"{_variant(worst)}{worst.lock} · {which}{rate} · {_span(spent)}",
     )
+
+
+def _variant(outcome: OutcomeView) -> str:
+    """Return the part of the scenario's name that tells it from others of its row, such as ``.zookeeper``."""
+    suffix = outcome.scenario.removeprefix(outcome.row).removesuffix(".safe")
+    return f"{suffix} · " if suffix else ""
 
 
 def outcome_text(outcome: OutcomeView, found_s: float | None) -> str:

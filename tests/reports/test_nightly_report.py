@@ -138,8 +138,20 @@ def test_seeds_of_a_scenario_share_a_line_that_names_the_worst() -> None:
     told = cells(nights.night(21, [*seeds, *others]))["a", "sim"]
     assert told[0] == ("failure found in 2 s", "etcd-mutex · seeds 1, 2, 3 · 1.2 s")
     assert [said for said, _ in told] == ["failure found in 2 s", "cure valid", "failure found in 2.5 s", "cure valid"]
+    assert [note.partition("etcd")[0] for _, note in told] == ["", "", ".other · ", ".other · "], (
+        "one lock, two variants"
+    )
     told = cells(nights.night(21, [*seeds, nights.missed_outcome("a", seed=7)]))["a", "sim"]
     assert told == [("failure not found", "etcd-mutex · seed 7 of 4 · 1.6 s")]
+
+
+def test_the_footer_speaks_of_links_only_if_there_are_any(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    for folder, linked in ((str(run), True), (str(tmp_path / "removed"), False), (None, False)):
+        document = nights.read(nights.night(21, [nights.missed_outcome("a", folder=folder)]))
+        page = nightly_report.write(document, tmp_path / "night").read_text()
+        assert ("Each link leads to the folder of its run" in page) is linked, folder
 
 
 def test_links_are_relative_and_move_with_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
