@@ -11,7 +11,7 @@ from harness.history import History
 
 from .accesses import Access, accesses
 from .base import Blame, Verdict, Violation, conclude, no_lock_taken, not_applicable
-from .holds import Hold, holds
+from .holds import Hold, Holds, holds
 from .leases import Leases, reason
 from .mutual_exclusion import too_few
 from .view import View, view
@@ -47,7 +47,7 @@ class FencingChecker:
             history,
             violations,
             fine=f"the tokens of {len(tokens)} grants are in order, and the resource accepted no stale one",
-            doubts=(too_few(found), _without_order(columns, tokens)),
+            doubts=(too_few(found), _without_order(columns, tokens), _without_token(found, tokens)),
             stats={"tokens": len(tokens)},
         )
 
@@ -55,6 +55,14 @@ class FencingChecker:
 def is_ordered(token: Any) -> bool:
     """Return whether tokens of this type have an order: integers have one; strings (and booleans) have none."""
     return isinstance(token, int) and not isinstance(token, bool)
+
+
+def _without_token(found: Holds, tokens: list[Hold]) -> str | None:
+    """Return a doubt if grants have no token although others have one. Shared grants need none."""
+    bare = len(found) - int(found.shared.sum()) - sum(not hold.shared for hold in tokens)
+    if not bare:
+        return None
+    return f"{bare} of {len(found)} grants had no token, so nothing could tell them from older ones"
 
 
 def _without_order(columns: View, tokens: list[Hold]) -> str | None:

@@ -293,6 +293,22 @@ def tokens_compared() -> History:
     return story.acquire("c1", 0.2, 0.32, fence="00aa").release("c1", 0.6).history()
 
 
+@row("few-tokens", unknown=(FO,))
+def few_tokens() -> History:
+    """One grant of three has a token."""
+    story = Story().acquire("c0", 0.1, 0.11, fence=1).release("c0", 0.3)
+    story.acquire("c1", 0.2, 0.32).release("c1", 0.6)
+    return story.acquire("c2", 0.5, 0.62).release("c2", 0.9).history()
+
+
+@row("shared-without-token", valid=(FO,))
+def shared_without_token() -> History:
+    """CONTROL: the grants without a token are shared."""
+    story = Story().acquire("c0", 0.1, 0.11, fence=1).release("c0", 0.3)
+    story.acquire("c1", 0.2, 0.32, shared=True).release("c1", 0.6)
+    return story.acquire("c2", 0.5, 0.62, fence=2).release("c2", 0.9).history()
+
+
 @row("one-acquire", unknown=(ME, FO, NO, NR, LV))
 def one_acquire() -> History:
     """There are too few acquires for a verdict."""

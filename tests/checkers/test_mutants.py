@@ -210,6 +210,8 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("who shares comes in order", fencing, "accesses", lambda columns: mark_all_accesses(columns, shared=False)),
         ("all share what they touch", fencing, "accesses", lambda columns: mark_all_accesses(columns, shared=True)),
         ("one acquire is enough", fencing, "too_few", no_doubt),
+        ("grants need no token", fencing, "_without_token", no_doubt),
+        ("grants never have tokens", fencing, "_without_token", lambda *_: "bare"),
         ("texts are tokens", fencing, "_without_order", no_doubt),
         ("texts are never tokens", fencing, "_without_order", lambda *_: "texts"),
     ],
