@@ -46,10 +46,16 @@ class FencingChecker:
         return conclude(
             history,
             violations,
-            fine=f"the tokens of {len(tokens)} grants are in order, and the resource accepted no stale one",
+            fine=_fine(tokens),
             doubts=(too_few(found), _without_order(columns, tokens), _without_token(found, tokens)),
             stats={"tokens": len(tokens)},
         )
+
+
+def _fine(tokens: list[Hold]) -> str:
+    if all(is_ordered(hold.fence) for hold in tokens):
+        return f"the tokens of {len(tokens)} grants are in order, and the resource accepted no stale one"
+    return f"the tokens of {len(tokens)} grants differ; they are texts, which have no order"
 
 
 def is_ordered(token: Any) -> bool:

@@ -144,6 +144,16 @@ def test_fencing_matches_its_definition_for_all_small_token_orders() -> None:
             assert (FencingChecker().check(history).valid is False) == naive_token_trouble(naive_holds(history))
 
 
+@pytest.mark.parametrize(("tokens", "sentence"), [((1, 2), "are in order"), (("b", "a"), "differ")])
+def test_tokens_that_are_texts_are_not_called_ordered(tokens: tuple[int | str, ...], sentence: str) -> None:
+    story = Story()
+    for number, token in enumerate(tokens):
+        story.acquire(f"c{number}", number + 0.1, number + 0.2, fence=token).release(f"c{number}", number + 0.5)
+    verdict = FencingChecker().check(story.history())
+    assert verdict.valid is True
+    assert f"the tokens of 2 grants {sentence}" in verdict.explanation
+
+
 def test_many_overlaps_are_all_counted_and_twenty_are_listed() -> None:
     story = Story()
     for n in range(100):
