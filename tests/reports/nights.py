@@ -28,8 +28,8 @@ def add(path: Path, document: Json) -> int:
 
 
 ORIGIN = {
-    "kind": "model", "software": "RedLock.net", "version": "2.2", "what": "the algorithm", "source": "RedLock.cs",
-    "fix": "",
+    "kind": "model", "software": "RedLock.net", "version": "2.2", "language": "", "what": "the algorithm",
+    "source": "RedLock.cs", "fix": "",
 }  # fmt: skip
 
 
