@@ -1,7 +1,8 @@
 """Measure what ``--trace on`` costs a run on containers: ``python -m benchmarks.tracing_containers [LOCK ...]``.
 
-Runs with and without it in turn, on the same containers: lock calls a second of clients that never wait, and the
-processor time for each call, of all containers and of the harness. Needs a Docker engine.
+Runs with and without it in turn, on the same containers. Of clients that never wait: lock calls a second, and the
+processor time for each call, of all containers and of the harness. Of a run as ``harness run`` makes it: its processor
+time. Needs a Docker engine.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import argparse
 import resource
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
@@ -25,10 +26,10 @@ CLIENTS: Final = 2
 
 
 class Cost(NamedTuple):
-    """``rate`` is the number of lock calls a second, ``processor_ms`` the processor time for each."""
+    """Number of lock calls, and processor seconds, of a run."""
 
-    rate: float
-    processor_ms: float
+    calls: int
+    processor_s: float
 
 
 class _Meter:
@@ -68,35 +69,56 @@ def process_s() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def cost(lock: str, mode: TraceMode, meter: _Meter, seconds: float) -> Cost:
-    """Run a lock with a key for each client, so that nobody waits."""
-    plan = Plan(lock=lock, cluster="docker", clients=CLIENTS, keys=CLIENTS, hold=1e-6, rest=1e-6, time_limit=seconds)
+def busy(lock: str, seconds: float) -> Plan:
+    """Return a plan with a key for each client, so that nobody waits."""
+    return Plan(lock=lock, cluster="docker", clients=CLIENTS, keys=CLIENTS, hold=1e-6, rest=1e-6, time_limit=seconds)
+
+
+def usual(lock: str, seconds: float) -> Plan:
+    """Return a plan with the defaults of ``harness run``."""
+    return Plan(lock=lock, cluster="docker", time_limit=seconds)
+
+
+def cost(plan: Plan, mode: TraceMode, meter: _Meter) -> Cost:
+    """Run a plan, and return what it cost."""
     before = process_s()
     with tempfile.TemporaryDirectory() as store:
         result = run(plan, store=Path(store), trace=mode, open_cluster=meter.open)
-    used = process_s() - before + meter.used_s
     calls = sum(f in ("acquire", "release") for f in result.history.f) // 2
-    return Cost(calls / seconds, 1e3 * used / calls)
+    return Cost(calls, process_s() - before + meter.used_s)
 
 
-def measure(lock: str, pairs: int, seconds: float) -> str:
-    """Return the figures of a lock as text."""
+def compared(plan: Plan, pairs: int, meter: _Meter) -> tuple[list[Cost], list[Cost]]:
+    """Return what the plan costs without and with a trace, pair by pair."""
     off: list[Cost] = []
     on: list[Cost] = []
+    cost(plan, "off", meter)  # makes the containers
+    for number in range(pairs):
+        modes: tuple[TraceMode, ...] = ("off", "on") if number % 2 else ("on", "off")
+        for mode in modes:
+            (on if mode == "on" else off).append(cost(plan, mode, meter))
+    return off, on
+
+
+def more(off: list[float], on: list[float]) -> str:
+    """Return the median of the relative differences."""
+    return f"{median(b / a for a, b in zip(off, on, strict=True)) - 1:+.1%}"
+
+
+def measure(lock: str, pairs: int, seconds: float) -> Iterator[str]:
+    """Yield the figures of a lock as lines."""
     with ClusterPool() as pool:
         meter = _Meter(pool)
-        cost(lock, "off", meter, 1.0)  # makes the containers
-        for number in range(pairs):
-            modes: tuple[TraceMode, ...] = ("off", "on") if number % 2 else ("on", "off")
-            for mode in modes:
-                (on if mode == "on" else off).append(cost(lock, mode, meter, seconds))
-    rates = median(b.rate / a.rate for a, b in zip(off, on, strict=True)) - 1
-    used = median(b.processor_ms / a.processor_ms for a, b in zip(off, on, strict=True)) - 1
-    rate, each = median(one.rate for one in off), median(one.processor_ms for one in off)
-    return (
-        f"{lock}: {rate:,.0f} calls a second, with a trace {rates:+.1%}; {each:.2f} ms of processor time a call, "
-        f"with a trace {used:+.1%} (medians of {pairs} pairs)"
-    )
+        off, on = compared(busy(lock, seconds), pairs, meter)
+        rates = [[one.calls / seconds for one in costs] for costs in (off, on)]
+        each = [[1e3 * one.processor_s / one.calls for one in costs] for costs in (off, on)]
+        yield (
+            f"{lock}: {median(rates[0]):,.0f} calls a second, with a trace {more(*rates)}; "
+            f"{median(each[0]):.2f} ms of processor time a call, with a trace {more(*each)} (medians of {pairs} pairs)"
+        )
+        off, on = compared(usual(lock, seconds), pairs, meter)
+        whole = [[one.processor_s for one in costs] for costs in (off, on)]
+        yield f"{lock}, defaults: {median(whole[0]):.2f} s of processor time, with a trace {more(*whole)}"
 
 
 def main() -> None:
@@ -107,7 +129,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help=f"length of a run, else {SECONDS:g}")
     given = parser.parse_args()
     for lock in given.locks:
-        print(measure(lock, given.pairs, given.seconds), flush=True)
+        for line in measure(lock, given.pairs, given.seconds):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from harness.history.socket_entries import OPENED, PLACE, RECEIVED, SENT, SOURCE
@@ -23,13 +22,6 @@ class Sent(NamedTuple):
     place: int
 
 
-class Received(NamedTuple):
-    """Bytes that a client received at once."""
-
-    end: int
-    time_ns: int
-
-
 NOT_LOGGED: Final = Sent(_ENDLESS, None, NOWHERE, NOWHERE)
 
 
@@ -40,26 +32,39 @@ class ClientConnection:
     client: str = ""
     server: str = ""
     port: int = 0
-    sent: list[Sent] = field(default_factory=list)
-    received: list[Received] = field(default_factory=list)
+    _sent: list[Sent] = field(default_factory=list)
+    _sent_ends: list[int] = field(default_factory=list)
+    _received_ends: list[int] = field(default_factory=list)
+    _received_ns: list[int] = field(default_factory=list)
+
+    def add_sent(self, size: int, time_ns: int, process: int, place: int) -> None:
+        """Add bytes that the client sent after those before."""
+        end = _size(self._sent_ends) + size
+        self._sent_ends.append(end)
+        self._sent.append(Sent(end, time_ns, process, place))
+
+    def add_received(self, size: int, time_ns: int) -> None:
+        """Add bytes that the client received after those before."""
+        self._received_ends.append(_size(self._received_ends) + size)
+        self._received_ns.append(time_ns)
 
     def sent_from(self, position: int) -> Sent:
         """Return what the byte at a position was sent with."""
-        at = bisect_right(self.sent, position, key=attrgetter("end"))
-        return self.sent[at] if at < len(self.sent) else NOT_LOGGED
+        at = bisect_right(self._sent_ends, position)
+        return self._sent[at] if at < len(self._sent) else NOT_LOGGED
 
     def received_by(self, position: int) -> int | None:
         """Return when the client had received all bytes before a position, None if that is not known."""
-        at = bisect_left(self.received, position, key=attrgetter("end"))
-        return self.received[at].time_ns if at < len(self.received) else None
+        at = bisect_left(self._received_ends, position)
+        return self._received_ns[at] if at < len(self._received_ns) else None
 
     def fits(self, received: int, sent: int) -> bool:
         """Return whether a server may have received and sent so many bytes on this connection."""
-        return _size(self.sent) >= received and _size(self.received) <= sent
+        return _size(self._sent_ends) >= received and _size(self._received_ends) <= sent
 
 
-def _size(parts: Sequence[Sent] | Sequence[Received]) -> int:
-    return parts[-1].end if parts else 0
+def _size(ends: Sequence[int]) -> int:
+    return ends[-1] if ends else 0
 
 
 class ClientLogs:
@@ -97,11 +102,9 @@ class ClientLogs:
                 known[number] = ClientConnection(client, hosts.get(rest[1], ""), rest[0])
             elif kind == SENT:
                 time_ns, size, process, place = rest
-                parts = known[number].sent
-                parts.append(Sent(_size(parts) + size, time_ns, process, place + first if place >= 0 else place))
+                known[number].add_sent(size, time_ns, process, place + first if place >= 0 else place)
             elif kind == RECEIVED:
-                got = known[number].received
-                got.append(Received(_size(got) + rest[1], rest[0]))
+                known[number].add_received(rest[1], rest[0])
             elif kind == PLACE:
                 self.places.append((number, *rest))
             elif kind == SOURCE:

@@ -31,11 +31,19 @@ class Stream:
         """Latest time of a piece of it, ns. A packet may have an earlier time than the one before it: the kernel dates
         the packets of one connection on several processors."""
 
-    def add(self, moment: int, sequence: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield the data that continues the stream, each piece with the time at which it was seen."""
+    def add(self, moment: int, sequence: int, data: bytes) -> list[tuple[int, bytes]]:
+        """Return the data that continues the stream, each piece with the time at which it was seen."""
         if self._next is None:
             self._next = sequence
+        if sequence == self._next and not self._early:
+            self._next = (sequence + len(data)) % (1 << 32)
+            return [(moment, data)]
         self._early.setdefault(sequence, (moment, data))
+        return list(self._continued())
+
+    def _continued(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the early data that continues the stream now."""
+        assert self._next is not None
         found = True
         while found:
             found = False
@@ -90,7 +98,7 @@ def _packet(
     if flags & SYN:
         connection.out = Stream((sequence + 1) % (1 << 32))
         return
-    pieces = list(stream.add(moment, sequence, data)) if data else []
+    pieces = stream.add(moment, sequence, data) if data else []
     for _, piece in pieces:
         # What follows a gap reaches the server once the gap is filled, but was sent after what fills it.
         stream.seen = max(stream.seen, min(pieces)[0] if outgoing else moment)
