@@ -1,18 +1,52 @@
-"""Hooks of MkDocs: links to files of the repository outside ``docs/`` become the file's path, which the site lacks."""
+"""Hooks of MkDocs.
+
+Links to files of the repository outside ``docs/`` become the file's path, which the site lacks. If the variable
+:data:`STORE` names a store, the site has a report for each lock from it.
+"""
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 DOCS = Path(__file__).parent
+STORE = "LOCK_HARNESS_STORE"
+"""Variable with the path of a store."""
+REPORTS = "locks"
+"""Folder of the site with the reports."""
+WITHOUT_REPORTS = "[A report for each lock](../how-to/publish.md)"
+WITH_REPORTS = f"[A report for each lock](../{REPORTS}/index.html)"
+"""The link of a page, in a site without and with the reports."""
+
+
+def on_files(files: Any, config: Any, **_: object) -> Any:
+    """Add the reports of all locks, if there is a store."""
+    store = os.environ.get(STORE)
+    if not store:
+        return files
+    from mkdocs.structure.files import File  # late: a test of this script needs no MkDocs
+
+    from harness import publish
+
+    folder = tempfile.TemporaryDirectory()
+    config.reports = folder  # it is removed with the configuration, and MkDocs copies the files before
+    publish(Path(folder.name, REPORTS), store=Path(store))
+    for path in sorted(Path(folder.name).rglob("*")):
+        if path.is_file():
+            uri = path.relative_to(folder.name).as_posix()
+            files.append(File(uri, folder.name, config.site_dir, use_directory_urls=False))
+    return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """Replace the links that lead out of the folder. A file that does not exist is left to MkDocs, which reports it."""
+    if os.environ.get(STORE):
+        markdown = markdown.replace(WITHOUT_REPORTS, WITH_REPORTS)
     return without_outer_links(markdown, posixpath.dirname(page.file.src_uri))
 
 

@@ -18,7 +18,9 @@ import pytest
 
 from harness.cli import docs
 from harness.cli.main import main
+from harness.documents.publication import load_publication
 from harness.errors import MISSING, USAGE, VALID
+from tests.reports import publications
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -91,13 +93,17 @@ def test_docs_serves_the_site_on_the_loopback_until_ctrl_c(served: tuple[str, su
 # The site itself
 
 
+def built(folder: Path, **variables: str) -> Path:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, **variables}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return folder
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    return folder
+    return built(tmp_path_factory.mktemp("site"))
 
 
 def test_programs_of_the_folder_are_no_files_of_the_site() -> None:
@@ -126,8 +132,8 @@ class Links(HTMLParser):
                 self.ids.add(value)
 
 
-@pytest.mark.slow
-def test_no_link_of_the_site_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+def dead_links(site: Path) -> list[str]:
+    """Return the links of the site that lead nowhere; each begins with its page."""
     pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html") if path.name != "404.html"}
     assert len(pages) > 50
     dead = []
@@ -139,7 +145,23 @@ def test_no_link_of_the_site_is_dead_and_nothing_is_loaded_from_elsewhere(site: 
             file = (page.parent / unquote(path)).resolve() if path else page
             if not file.is_file() or (anchor and file in pages and unquote(anchor) not in pages[file].ids | {"__"}):
                 dead.append(f"{page.relative_to(site)}: {target}")
-    assert dead == []
+    return dead
+
+
+@pytest.mark.slow
+def test_no_link_of_the_site_is_dead_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    assert dead_links(site) == []
+    assert not (site / "locks").exists()
+
+
+@pytest.mark.slow
+def test_a_site_that_is_built_with_a_store_has_a_report_for_each_lock(tmp_path: Path) -> None:
+    store = publications.make(tmp_path / "store")
+    folder = built(tmp_path / "site", LOCK_HARNESS_STORE=str(store))
+    assert "../locks/index.html" in Links((folder / "findings" / "index.html").read_text(encoding="utf-8")).targets
+    names = {one.name for one in load_publication(folder / "locks" / "locks.json").locks}
+    assert {path.stem for path in (folder / "locks" / "locks").glob("*.html")} == names
+    assert dead_links(folder) == []
 
 
 @pytest.mark.slow
