@@ -119,7 +119,7 @@ def test_another_history_is_not_merged_with_a_recording(tmp_path: Path) -> None:
         check([*paths, other], "owner-mutex")
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 150), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("model", MODELS)
 def test_a_violation_is_one_under_every_clock_and_with_the_missing_calls(

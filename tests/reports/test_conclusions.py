@@ -102,6 +102,7 @@ def test_the_page_of_a_sweep_begins_with_the_finding_and_explains_empty_cells(tm
     assert "–" not in table.partition("</tbody>")[0]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("kind", "sure"),
     [

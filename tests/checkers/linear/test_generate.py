@@ -65,6 +65,7 @@ GOING_ON: tuple[tuple[Workload, str], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(("workload", "name"), GOING_ON)
 @pytest.mark.parametrize("wrong", [False, True])
 def test_brute_force_confirms_the_planted_verdict_where_clients_go_on(
