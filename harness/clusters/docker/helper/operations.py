@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -127,21 +127,17 @@ class Operations:
     def _clock(self, given: Arguments) -> dict[int, list[int]]:
         """Set the clocks of all processes of containers except the first of each; return those set, by container."""
         # Imported late: without this module, or on an unsupported machine, the helper can still do everything else.
-        from . import vdso
+        from . import clocks, vdso
 
-        pids, offset_ns, rate = given.pids(), given.whole("offset_ns"), given.number("rate")
+        offset_ns, rate = given.whole("offset_ns"), given.number("rate")
         since_ns = given.whole_or("since_ns", time.monotonic_ns())
-        moved: dict[int, list[int]] = {pid: [] for pid in pids}
+        moved: dict[int, list[int]] = {}
         failed = []
-        for pid in pids:
-            for member in _members_to_move(pid):
-                try:
-                    vdso.move(member, offset_ns + round(rate * (time.monotonic_ns() - since_ns)), rate)
-                except vdso.ClockError as error:
-                    if processes.runs(member):
-                        failed.append(f"process {member}: {error}")
-                else:
-                    moved[pid].append(member)
+        for pid in given.pids():
+            try:
+                moved[pid] = clocks.move_members(pid, offset_ns, rate, since_ns)
+            except vdso.ClockError as error:
+                failed.append(str(error))
         if failed:
             raise OperationError("; ".join(failed))
         return moved
@@ -193,11 +189,3 @@ class Operations:
         if not members:
             raise OperationError(f"container of process {pid}: no process but the first, so no clock to read")
         return vdso.offset(members[-1])
-
-
-def _members_to_move(pid: int) -> Iterator[int]:
-    """Yield the processes of a container, then those that have begun meanwhile: a server may have forked one before its
-    own clock was moved."""
-    first = processes.members(pid)
-    yield from first
-    yield from sorted({*processes.members(pid)}.difference(first))

@@ -62,6 +62,10 @@ class ClockError(Exception):
     """The clock of a process cannot be moved or read; the message names the process and the reason."""
 
 
+class MemoryGone(ClockError):
+    """The process has ended or is ending, or its program was replaced at this moment."""
+
+
 def move(pid: int, offset_ns: int, rate: float = 0.0) -> None:
     """Let the process's CLOCK_REALTIME read true time + ``offset_ns`` + ``rate`` * (time since this call).
 
@@ -120,7 +124,7 @@ def _open_target(pid: int, flags: int) -> Iterator[_Target]:
         finally:
             os.close(memory)
     except (FileNotFoundError, ProcessLookupError) as error:
-        raise ClockError(f"process {pid} has ended or never existed") from error
+        raise MemoryGone(f"process {pid} has ended or never existed") from error
     except PermissionError as error:
         raise ClockError(f"no access to the memory of process {pid}: that takes root or CAP_SYS_PTRACE") from error
     except OSError as error:
