@@ -19,10 +19,13 @@ def trace_command(
     out: Annotated[
         Path | None, typer.Argument(help="The .jsonl or .jsonl.gz file to write, else RUN/trace.jsonl.gz.")
     ] = None,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Write the messages of the whole run, not only those around violations.")
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Write the messages between the clients and servers of a run, decoded: one line of JSON for each request with its
-    reply."""
+    reply. 'harness report' then shows those of RUN/trace.jsonl.gz."""
     from harness.documents import DocumentError
     from harness.documents.messages import TRACE, message_lines, pack_messages
     from harness.run.store import find_run
@@ -34,7 +37,7 @@ def trace_command(
         raise UsageError(f"expected a name that ends in .jsonl or .jsonl.gz, got {target.name!r}")
     require_place(target)
     try:
-        trace = load_trace(folder)
+        trace = load_trace(folder, whole=whole)
     except DocumentError as error:
         raise UsageError(str(error)) from error
     if trace is None:

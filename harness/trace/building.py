@@ -12,13 +12,14 @@ from .decoding import KEEPS_ALIVE, Rendering, decode
 from .log import LogHead
 from .scripts import script_names
 from .streams import Piece, Streams
-from .windows import MOST, within
+from .windows import MOST, MOST_AROUND, within
 
 
 def build(head: LogHead, streams: Streams, history: History) -> MessageTrace:
     """Return the trace of a run whose log has this head, and these connections."""
     decoded = decode(streams.connections, head.service, simulated=head.backend == "sim")
     numbered = enumerate(decoded.exchanges, 1)
+    most = MOST_AROUND if head.windows else MOST
     kept = [pair for pair in numbered if within(head.windows, pair[1].since, pair[1].until)]
     scripts = script_names([*head.sources.values(), *head.imported]) if head.service == "redis" else {}
     rendering = Rendering(head.service, scripts, head.sources, _Calls(history).of)
@@ -30,11 +31,11 @@ def build(head: LogHead, streams: Streams, history: History) -> MessageTrace:
         total=len(decoded.exchanges),
         commands=decoded.commands(),
         windows=head.windows,
-        dropped=len(kept[MOST:]),
+        dropped=len(kept[most:]),
         full_ns=streams.full_ns,
         undecoded=tuple(decoded.undecoded),
         sources=head.sources,
-        messages=tuple(rendering.message(number, one) for number, one in kept[:MOST]),
+        messages=tuple(rendering.message(number, one) for number, one in kept[:most]),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -12,17 +13,18 @@ MARGIN_NS: Final = 500_000_000
 """Time before and after a violation, and its calls, of which messages are kept."""
 FARTHEST_NS: Final = 10_000_000_000
 """A call that began earlier than this before its violation does not extend the window."""
-MOST_WINDOWS: Final = 20
 SHORT: Final = 500
 """A run of at most this number of requests is kept as a whole. To decode them takes about 20 ms."""
 MOST: Final = 100_000
-"""Largest number of messages that are kept."""
+"""Largest number of messages that are kept of a whole run."""
+MOST_AROUND: Final = 20_000
+"""Largest number of messages that are kept around violations, the earliest ones. They add about 1 MB to a report."""
 Window = tuple[int, int]
 
 
 def windows_of(violations: Iterable[Violation], history: History) -> tuple[Window, ...]:
-    """Return the times (ns, first and last) around the first violations, without overlaps."""
-    found = sorted(_window(one, history) for one in sorted(violations, key=lambda one: one.from_ns)[:MOST_WINDOWS])
+    """Return the times (ns, first and last) around violations, in order and without overlaps."""
+    found = sorted(_window(one, history) for one in violations)
     merged: list[Window] = []
     for first, last in found:
         if merged and first <= merged[-1][1]:
@@ -34,7 +36,8 @@ def windows_of(violations: Iterable[Violation], history: History) -> tuple[Windo
 
 def within(windows: Sequence[Window], since: int, until: int) -> bool:
     """Return whether some of the time from ``since`` to ``until`` is in a window; always without windows."""
-    return not windows or any(first <= until and since <= last for first, last in windows)
+    at = bisect_right(windows, until, key=lambda window: window[0])
+    return not windows or (at > 0 and since <= windows[at - 1][1])
 
 
 def _window(violation: Violation, history: History) -> Window:
