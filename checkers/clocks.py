@@ -64,8 +64,18 @@ class Clock:
         self._read.append(read)
 
     @property
+    def readings(self) -> tuple[Reading, ...]:
+        """The readings in the order of time; the first one holds since ever."""
+        return tuple(self._readings)
+
+    @property
     def moved(self) -> bool:
         return any(one.offset_ns != self._readings[0].offset_ns or one.rate for one in self._readings)
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the clock was not correct at some time."""
+        return any(one.offset_ns or one.rate for one in self._readings)
 
     def over(self, requested_ns: int, given_ns: int, end_ns: int, until_ns: int) -> tuple[int, int] | None:
         """Return when a lease may first have ended by this clock, and how far the clock had gained; None if it did not

@@ -24,7 +24,7 @@ SCRIPTS: Final = (
 )  # fmt: skip
 SEQUENCE_SCRIPTS: Final = (
     "sequence_data.js", "sequence_rows.js", "sequence_draw.js", "sequence_step.js", "sequence_hosts.js",
-    "sequence_find.js", "sequence.js",
+    "sequence_find.js", "sequence_groups.js", "sequence_address.js", "sequence.js",
 )  # fmt: skip
 SIMULATOR: Final = "sim"
 SHOWN: Final = 20
@@ -66,6 +66,7 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         {"at": partial(words.at, origin=run.history.origin), "span": words.span, "told": words.stats},
         run=run,
         sure=certainty.of_run(run.judgement),
+        reasons=words.unsaid(run.unknown_because, run.summary),
         word=heading(run.judgement, run.verdict),
         safety=SAFETY.get(run.safety, ""),
         blame=BLAME,
@@ -79,12 +80,13 @@ def render(run: RunView, pictures: Path | None = None) -> str:
         data=Markup(compress(data)),
         **_sequence(run, facts, data["offsets"]),
         untraced=untraced.reason(run),
+        left_out=untraced.left_out(run),
         style=page.source("style.css") + page.source("run.css"),
         script=Markup("\n").join(page.source(f"js/{name}") for name in SCRIPTS),
     )
 
 
-def _sequence(run: RunView, facts: timeline.RunFacts, offsets: dict[str, list[list[int]]]) -> dict[str, Markup | None]:
+def _sequence(run: RunView, facts: timeline.RunFacts, offsets: timeline.ClockSteps) -> dict[str, Markup | None]:
     """Return the values of the message viewer; None each for a run whose messages were not kept."""
     data = sequence.build(run, facts, offsets)
     if data is None:

@@ -2,7 +2,8 @@
 happened, and the decisive messages of each violation.
 
 Times are microseconds since the first entry. ``reports/templates/js/sequence_data.js`` reads this; the two must change
-together. Holds, calls, faults and clocks are in the data of the timeline, which the viewer reads, too.
+together. Holds, calls, faults, clocks and the sentences of violations are in the data of the timeline, which the viewer
+reads, too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from . import sequence_events
 from .columns import NONE, Column, TextNumbers, columns
 from .model import RunView
 from .sequence_groups import MessageGroup, find_groups, known_times
-from .timeline import Data, RunFacts
+from .timeline import ClockSteps, Data, RunFacts
 
 AROUND: Final = 6
 """Lines of source before and after the line that sent a request."""
@@ -28,7 +29,7 @@ MOST_WIDTH: Final = 200
 """Characters of a line of source."""
 
 
-def build(run: RunView, facts: RunFacts, offsets: dict[str, list[list[int]]]) -> Data | None:
+def build(run: RunView, facts: RunFacts, offsets: ClockSteps) -> Data | None:
     """Return the data of the viewer; None if the run has no messages that a page can show.
 
     ``offsets`` are the steps of the hosts' clocks, as in the data of the timeline.
@@ -48,10 +49,10 @@ def build(run: RunView, facts: RunFacts, offsets: dict[str, list[list[int]]]) ->
         "clients": [name for name in run.clients if name in builder.hosts.codes],
         "keys": builder.keys.texts,
         "places": builder.places,
-        "events": [[builder.us(one.time), one.host, one.kind, one.text, one.part_of] for one in events],
+        "events": [[builder.us(one.time), one.host, one.kind, one.text, one.part_of, one.key] for one in events],
         "groups": [builder.group(one) for one in groups],
         "wall": run.history.wall[0] // 1_000_000 if len(run.history) else 0,
-        "missing": trace.total - len(trace.messages),
+        "dropped": trace.dropped,
     }  # fmt: skip
 
 
@@ -164,8 +165,8 @@ class _Builder:
         """Return a group with its decisive messages as positions in the table."""
         return {
             "number": group.number,
-            "title": group.title,
             "kind": "" if group.evidence is None else group.evidence.kind,
+            "key": "" if group.evidence is None else group.evidence.key,
             "from": None if group.start is None else self.us(group.start),
             "until": None if group.end is None else self.us(group.end),
             "first": self.us(group.first),
@@ -177,7 +178,7 @@ class _Builder:
 
 
 def _indices(found: Sequence[int]) -> Column:
-    return columns(("index",), ((one,) for one in found))["index"]
+    return columns(("index",), ((one,) for one in found), rising=("index",))["index"]
 
 
 def since(message: TracedMessage) -> int:

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from harness.documents.messages import TracedMessage
 
 from . import words
 from .holds import TimelineHold
 from .model import FaultView, RunView
 from .sequence_groups import LATE_NS, MessageGroup
-from .timeline import DEATHS, RunFacts
+from .timeline import DEATHS, ClockSteps, RunFacts, offset_before
 from .timeline_servers import Stay
 
 MOST_EVENTS: Final = 5_000
@@ -36,10 +38,12 @@ class Event:
     text: str
     part_of: int | None = None
     """The entry that granted the hold, or the number of the violation, to which the event belongs."""
+    key: str = ""
+    """The lock whose key on a server changed; empty for other events."""
 
 
 def build(
-    run: RunView, facts: RunFacts, offsets: dict[str, list[list[int]]], groups: Sequence[MessageGroup],
+    run: RunView, facts: RunFacts, offsets: ClockSteps, groups: Sequence[MessageGroup],
     messages: Sequence[TracedMessage],
 ) -> list[Event]:  # fmt: skip
     """Return the events of a run in the order of time."""
@@ -48,7 +52,7 @@ def build(
         *_deaths(run), *_violations(groups), *_story(run),
     ]  # fmt: skip
     if len(found) > MOST_EVENTS:
-        found = sorted(found, key=lambda one: _distance(one.time, groups))[:MOST_EVENTS]
+        found = _nearest(found, groups)
     return sorted(found, key=lambda one: (round((one.time - run.history.origin) / 1000), _rank(one.kind)))
 
 
@@ -57,8 +61,12 @@ def _rank(kind: str) -> int:
     return {"story": 0, "hold": 1}.get(kind, 2)
 
 
-def _distance(time: int, groups: Sequence[MessageGroup]) -> int:
-    return min((max(0, group.first - time, time - group.last) for group in groups), default=0)
+def _nearest(events: Sequence[Event], groups: Sequence[MessageGroup]) -> list[Event]:
+    """Return :data:`MOST_EVENTS` events, those nearest to the times of groups."""
+    firsts, lasts = (np.array([getattr(group, name) for group in groups]) for name in ("first", "last"))
+    distances = [int(np.maximum(firsts - one.time, one.time - lasts).min()) for one in events]
+    order = sorted(range(len(events)), key=lambda position: max(0, distances[position]))
+    return [events[position] for position in order[:MOST_EVENTS]]
 
 
 def _faults(run: RunView) -> Iterator[Event]:
@@ -78,14 +86,13 @@ def _fault_text(fault: FaultView) -> str:
     return fault.words if fault.words.startswith(f"{fault.fault} ") else f"{fault.fault}: {fault.words}"
 
 
-def _clocks(run: RunView, offsets: dict[str, list[list[int]]]) -> Iterator[Event]:
+def _clocks(run: RunView, offsets: ClockSteps) -> Iterator[Event]:
     for host, steps in offsets.items():
-        before = 0
-        for at_us, offset in steps:
+        for number, (at_us, offset, *_) in enumerate(steps):
+            before = offset_before(steps, number)
             if abs(offset - before) >= LEAST_STEP_US:
-                time = run.history.origin + at_us * 1000
-                yield Event(time, host, "clock", f"{host}'s clock: {_reading(before)} → {_reading(offset)}")
-                before = offset
+                time = run.history.origin + int(at_us) * 1000
+                yield Event(time, host, "clock", f"{host}'s clock: {_reading(before)} → {_reading(int(offset))}")
 
 
 def _reading(offset_us: int) -> str:
@@ -106,7 +113,7 @@ def _keys(run: RunView, facts: RunFacts) -> Iterator[Event]:
         elif stay.end is not None:
             text = _end_text(stay, writers.get((stay.host, stay.key, stay.end)), holds)
             if text:
-                yield Event(stay.end, stay.host, "gone", text)
+                yield Event(stay.end, stay.host, "gone", text, key=stay.key)
 
 
 def _silence(stay: Stay) -> Iterator[Event]:
@@ -145,14 +152,16 @@ def _span(ns: int) -> str:
 def _holds(run: RunView, groups: Iterable[MessageGroup]) -> Iterator[Event]:
     """Yield the events of the holds that violations name."""
     seen: set[int] = set()
+    deaths = {(event.host, event.time) for event in _deaths(run)}
     for group in groups:
         for hold in group.holds:
             if hold.acquire_index not in seen:
                 seen.add(hold.acquire_index)
-                yield from _hold(run, hold)
+                yield from _hold(run, hold, dies=(hold.client, hold.end) in deaths)
 
 
-def _hold(run: RunView, hold: TimelineHold) -> Iterator[Event]:
+def _hold(run: RunView, hold: TimelineHold, *, dies: bool) -> Iterator[Event]:
+    """Yield the events of a hold; if its client ``dies`` at its end, the event of that stands for the end."""
     granted = hold.acquire_index
     lease = "" if hold.lease_end is None else f", lease {words.span(hold.lease_end - hold.start)}"
     token = f", token {hold.fence}" if hold.fence else ""
@@ -161,7 +170,7 @@ def _hold(run: RunView, hold: TimelineHold) -> Iterator[Event]:
     if hold.lease_end is not None and hold.lease_end <= last and (hold.end is None or hold.end > hold.lease_end):
         text = f"{hold.client}'s lease ends, its hold goes on"
         yield Event(hold.lease_end, hold.client, "lease", text, granted)
-    if hold.end is not None:
+    if hold.end is not None and not dies:
         how = "releases" if hold.released else "no longer relies on"
         yield Event(hold.end, hold.client, "release", f"{hold.client} {how} {hold.key}", granted)
 

@@ -14,8 +14,8 @@ from .holds import TimelineHold
 from .model import EvidenceView, RunView
 from .timeline import RunFacts
 
-MOST_GROUPS: Final = 20
-"""Violations that a page lists: as many as have their messages kept by default."""
+MOST_GROUPS: Final = 500
+"""Violations through which a page steps. Checkers of the harness list at most 20 each, others any number."""
 MOST_DECISIVE: Final = 400
 """Decisive messages of one violation."""
 MARGIN_NS: Final = 20_000_000
@@ -30,7 +30,6 @@ class MessageGroup:
     """A violation with the time (ns) that its messages fill, or the whole run if there is no violation."""
 
     number: int | None
-    title: str
     start: int | None
     end: int | None
     first: int
@@ -44,7 +43,7 @@ class MessageGroup:
 
 
 def find_groups(run: RunView, facts: RunFacts, messages: Sequence[TracedMessage]) -> list[MessageGroup]:
-    """Return a group for each of the first violations, or one for a run without violations."""
+    """Return a group for each violation, at most :data:`MOST_GROUPS`, or one for a run without violations."""
     if not run.evidence:
         return [_whole(run, messages)]
     finder = _GroupFinder(run, facts, messages)
@@ -53,13 +52,12 @@ def find_groups(run: RunView, facts: RunFacts, messages: Sequence[TracedMessage]
 
 def _whole(run: RunView, messages: Sequence[TracedMessage]) -> MessageGroup:
     first, last = run.history.origin, max(_span(one)[1] for one in messages)
-    return MessageGroup(None, "The whole run, which has no violation", None, None, first, last, run.clients, (), ())
+    return MessageGroup(None, None, None, first, last, run.clients, (), ())
 
 
 class _GroupFinder:
     def __init__(self, run: RunView, facts: RunFacts, messages: Sequence[TracedMessage]) -> None:
         self._run = run
-        self._facts = facts
         self._messages = messages
         self._spans = [_span(one) for one in messages]
         self._begun = [first for first, _ in self._spans]
@@ -69,6 +67,8 @@ class _GroupFinder:
         for hold in facts.holds:  # in the order in which they began
             self._held.setdefault(hold.client, []).append(hold)
         self._longest = max((last - first for first, last in self._spans), default=0)
+        removed = [(stay.end, stay.host) for stay in facts.stays if stay.ended == "removed" and stay.end is not None]
+        self._removed = sorted(removed)
 
     def group(self, found: EvidenceView) -> MessageGroup:
         history = self._run.history
@@ -79,7 +79,7 @@ class _GroupFinder:
         holds = self._holds(found)
         first, last = min(times) - MARGIN_NS, max(times) + MARGIN_NS
         granted = min((hold.start for hold in holds), default=first)
-        for client, time in self._removers(min(granted, start), last, clients):
+        for client, time in self._removers(min(granted, start), last, found.key, clients):
             hold = self._hold_before(client, time)
             if hold is not None and hold not in holds:
                 holds.append(hold)
@@ -87,12 +87,11 @@ class _GroupFinder:
             clients.append(client)
         named = (*indices, *(one.acquire_index for one in holds))
         calls = {self._invoked.get(index, index) for index in named}
-        decisive = self._decisive((first, last), (granted, found.end or start), set(clients), calls)
+        decisive = self._decisive((first, last), (granted, found.end or start), found.key, set(clients), calls)
         if decisive:
             first = min(first, self._begun[decisive[0]])
         return MessageGroup(
-            found.number, f"Violation {found.number}: {found.sentence}", found.start, found.end, first, last,
-            tuple(clients), tuple(holds), tuple(decisive), found,
+            found.number, found.start, found.end, first, last, tuple(clients), tuple(holds), tuple(decisive), found,
         )  # fmt: skip
 
     def _holds(self, found: EvidenceView) -> list[TimelineHold]:
@@ -111,15 +110,14 @@ class _GroupFinder:
         earlier = reversed(held[: bisect_right(held, time, key=lambda one: one.start)])
         return next((one for one in earlier if key in ("", one.key)), None)
 
-    def _removers(self, first: int, last: int, clients: Sequence[str]) -> Iterator[tuple[str, int]]:
-        """Yield each other client that ended a client's ownership of a key, with the time."""
+    def _removers(self, first: int, last: int, key: str, clients: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """Yield each other client that ended a client's ownership of the key, with the time."""
         seen = set(clients)
-        for stay in self._facts.stays:
-            if stay.ended != "removed" or stay.end is None or not first <= stay.end <= last:
-                continue
-            for position in self._within(stay.end - MARGIN_NS, stay.end):
+        begin, until = (bisect_left(self._removed, (time, "")) for time in (first, last + 1))
+        for end, host in self._removed[begin:until]:
+            for position in self._within(end - MARGIN_NS, end):
                 message = self._messages[position]
-                if message.server == stay.host and message.client not in seen and self.change(message) is not None:
+                if message.server == host and message.client not in seen and self.change(message, key) is not None:
                     seen.add(message.client)
                     yield message.client, self._begun[position]
 
@@ -130,10 +128,11 @@ class _GroupFinder:
             if self._spans[position][1] >= first:
                 yield position
 
-    def change(self, message: TracedMessage) -> int | None:
-        """Return the time (ns) at which a message has changed the owner of a key; None if it has not."""
+    def change(self, message: TracedMessage, key: str) -> int | None:
+        """Return the time (ns) at which a message has changed the owner of a key; None if it has not. An empty key
+        stands for any."""
         arrived, executed = message.arrived, message.executed
-        moments = self._changes.get(message.server)
+        moments = self._changes.get((message.server, key))
         if moments is None or (arrived is None and executed is None):
             return None
         since = executed if arrived is None else arrived
@@ -147,12 +146,12 @@ class _GroupFinder:
         return None
 
     def _decisive(
-        self, window: tuple[int, int], violation: tuple[int, int], clients: set[str], calls: set[int]
+        self, window: tuple[int, int], violation: tuple[int, int], key: str, clients: set[str], calls: set[int]
     ) -> list[int]:
         """Return the positions of the decisive messages in a window.
 
-        ``violation`` is the time from the first grant to the end of the violation, in which all changes of owners
-        count; at other times only those by ``calls`` do, which are the entries that invoked the named calls.
+        ``violation`` is the time from the first grant to the end of the violation, in which all changes of the key's
+        owners count; at other times only those by ``calls`` do, which are the entries that invoked the named calls.
         """
         found: set[int] = set()
         latest: dict[int, int] = {}
@@ -164,20 +163,22 @@ class _GroupFinder:
             if not (named or violation[0] <= self._begun[position] <= violation[1]):
                 continue
             known = message.client in clients
-            change = self.change(message) if known or message.request else None
+            change = self.change(message, key) if known or message.request else None
             if (known and _lost(message)) or (change is not None and (known or change <= violation[1])):
                 found.add(position)
         return sorted({*found, *latest.values()})[:MOST_DECISIVE]
 
 
-def _changes(states: Iterable[KeyState]) -> dict[str, list[int]]:
-    """Return the times (ns) at which each server had another owner of a key than before, in order."""
+def _changes(states: Iterable[KeyState]) -> dict[tuple[str, str], list[int]]:
+    """Return the times (ns) at which each server had another owner of a key than before, in order; those of any key
+    belong to the empty one."""
     owners: dict[tuple[str, str], str | None] = {}
-    found: dict[str, list[int]] = {}
+    found: dict[tuple[str, str], list[int]] = {}
     for state in sorted(states, key=lambda state: state.time):
         slot = state.host, state.key
         if state.answers and owners.get(slot) != state.owner:
-            found.setdefault(state.host, []).append(state.time)
+            found.setdefault(slot, []).append(state.time)
+            found.setdefault((state.host, ""), []).append(state.time)
             owners[slot] = state.owner
     return found
 

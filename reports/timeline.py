@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from typing import Any, Final
 
-from harness.checkers.clocks import readings
+from harness.checkers.clocks import Clock, clocks
 from harness.documents import DocumentError
 from harness.history import Call, History, HistoryError, Op
 
@@ -295,14 +295,30 @@ def _offender(builder: _Builder, one: InvolvedView) -> Data:
     }
 
 
-def clock_offsets(builder: _Builder, history: History) -> dict[str, list[list[int]]]:
-    """Return, by host, the steps [µs, offset in µs] of its wall clock; hosts whose clock was always correct are left
-    out."""
-    steps: dict[str, list[list[int]]] = {}
-    for op in history.nemesis("clocks", "inject", "heal"):
-        for host, offset in readings(op):
-            changes = steps.setdefault(host, [])
-            value = round(offset / 1000)
-            if not changes or changes[-1][1] != value:
-                changes.append([builder.us(op.time), value])
-    return {host: changes for host, changes in sorted(steps.items()) if any(value for _, value in changes)}
+ClockSteps = dict[str, list[list[float]]]
+"""By host, the changes of its wall clock: the time (µs), the offset from true time (µs), and for a clock that runs too
+fast or too slow how many seconds it gains in one."""
+
+
+def clock_offsets(builder: _Builder, history: History) -> ClockSteps:
+    """Return the changes of wall clocks; hosts whose clock was always correct are left out."""
+    found = clocks(history.nemesis("clocks", "inject", "heal"))
+    return {host: _clock_steps(builder, clock) for host, clock in sorted(found.items()) if clock.wrong}
+
+
+def _clock_steps(builder: _Builder, clock: Clock) -> list[list[float]]:
+    first = clock.readings[0].offset_ns
+    steps: list[list[float]] = [[0, round(first / 1000)]] if first else []
+    for before, one in pairwise(clock.readings):
+        begun = one.since_ns if one.rate and one.since_ns > before.read_ns else one.read_ns
+        if one.rate != before.rate or abs(one.at(begun) - before.at(begun)) >= 1000:
+            steps.append([builder.us(begun), round(one.at(begun) / 1000), *([one.rate] if one.rate else [])])
+    return steps
+
+
+def offset_before(steps: Sequence[Sequence[float]], number: int) -> int:
+    """Return the offset (µs) of a clock just before the step with this number."""
+    if not number:
+        return 0
+    at, offset, *rate = steps[number - 1]
+    return round(offset + sum(rate) * (steps[number][0] - at))

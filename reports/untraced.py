@@ -1,10 +1,18 @@
-"""The reason why a report shows no messages between clients and servers, and how to get them."""
+"""Messages between clients and servers that a report does not show: why, and how to get them."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
+from harness.documents import MessageTrace
+from harness.wording import counted
+
+from . import words
 from .model import RunView
+from .sequence_groups import MOST_GROUPS
 
 UNSEEN: Final = {
     "servers": "the harness cannot see what servers of yours receive. "
@@ -26,6 +34,44 @@ def reason(run: RunView) -> str:
         return ""
     why = _reason(run)
     return f"This report has no messages between clients and servers: {why}" if why else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What the message viewer leaves out of a run, in sentences, and the commands that put all messages into it."""
+
+    sentences: tuple[str, ...]
+    commands: tuple[str, ...] = ()
+
+
+def left_out(run: RunView) -> LeftOut:
+    """Return what the message viewer leaves out; without sentences if that is nothing."""
+    if run.trace is None:
+        return LeftOut(())
+    sentences = (*_violations_left_out(run), *_messages_left_out(run, run.trace))
+    if not run.trace.windows or len(run.trace.messages) == run.trace.total:
+        return LeftOut(sentences)
+    folder = shlex.join(shlex.split(run.replay)[2:3]) or "RUN"
+    return LeftOut(sentences, (f"harness trace {folder} --all", f"harness report {folder}"))
+
+
+def _violations_left_out(run: RunView) -> Iterator[str]:
+    listed = len(run.evidence)
+    if run.found > listed:
+        yield f"This page has {listed:,} of {counted(run.found, 'violation')}, those that results.json lists."
+    if listed > MOST_GROUPS:
+        yield f"The first {MOST_GROUPS} can be shown with their messages."
+
+
+def _messages_left_out(run: RunView, trace: MessageTrace) -> Iterator[str]:
+    kept = len(trace.messages)
+    if kept < trace.total:
+        which = "those around violations" if trace.windows else "the first ones"
+        yield f"This page has {kept:,} of {counted(trace.total, 'message')}, {which}."
+    if trace.windows and trace.dropped:
+        yield f"Around violations these are the first {kept:,}; {trace.dropped:,} later ones are left out."
+    if trace.full_ns:
+        yield f"After {words.at(trace.full_ns, run.history.origin)} nothing was recorded, since the log was full."
 
 
 def _reason(run: RunView) -> str:

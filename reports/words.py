@@ -24,6 +24,11 @@ COUNTS: Final = {
 _NOT_COUNTED: Final = frozenset({*CAUSES, "violations"})
 
 
+def unsaid(reasons: Iterable[str], summary: str) -> list[str]:
+    """Return the reasons, each ``checker: explanation``, whose explanation the summary lacks."""
+    return [reason for reason in reasons if (reason.partition(": ")[2] or reason) not in summary]
+
+
 def at(ns: int | None, origin: int) -> str:
     """Return a time as seconds since the first entry: ``14.593 s``."""
     return "–" if ns is None else f"{(ns - origin) / 1e9:,.3f} s"

@@ -20,7 +20,7 @@ from harness.errors import HarnessError, UsageError
 from harness.faults.clock import ClockJump, ClockSkew
 from harness.plan import allowing, load
 from harness.reports import certainty
-from harness.reports.words import VIRTUAL
+from harness.reports.words import VIRTUAL, unsaid
 from harness.run import store as stores
 
 from . import compare_page, files, live, moments, pages, sending, zipped
@@ -133,6 +133,7 @@ class StorePages:
             run=run,
             title=pages.title_of(run.state, results.verdict if results else ""),
             sure=certainty.of_run(run.state) if results else "",
+            reasons=unsaid(results.unknown_because, results.summary) if results else [],
             results=results,
             checkers=pages.gravest_first(results.checkers) if results else [],
             files=listed,

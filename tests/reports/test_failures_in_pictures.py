@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 import pytest
 
 from harness.reports import model, run_report, sequence, timeline
@@ -45,11 +46,11 @@ def lines(data: timeline.Data, view: model.RunView) -> list[str]:
     group = next((one for one in groups if one["kind"] == "overlap"), groups[0])
     texts = [
         (time, text)
-        for time, _, kind, text, part_of in data["events"]
+        for time, _, kind, text, part_of, _ in data["events"]
         if time <= group["last"] and (kind != "violation" or part_of == group["number"])
     ]
     assert view.trace is not None
-    for message in (view.trace.messages[i] for i in group["decisive"]):
+    for message in (view.trace.messages[i] for i in np.cumsum(group["decisive"])):
         if message.sent is not None and message.executed is not None and message.replied is None:
             texts.append(((message.executed - view.history.origin) // 1000, f"{message.request} (reply lost)"))
     return [text for _, text in sorted(texts, key=lambda one: one[0])]

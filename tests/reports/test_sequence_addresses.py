@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
+from harness.reports import model
 from tests.reports.opened import Open, messages_shown, view, wait_until
 
 pytestmark = pytest.mark.browser
@@ -146,6 +147,73 @@ def test_an_address_without_a_kept_message_says_so(traced_page: Page, traced: Pa
     assert lost.inner_text() == ""
 
 
+FORMS = """[...document.querySelectorAll("#sequence-addresses dt")]
+  .map((one) => [one.textContent, one.nextElementSibling.textContent])"""
+
+
+def assert_opened(page: Page, address: str, promised: str) -> None:
+    """Assert that the page shows what the help promises of an address."""
+    title, facts = page.inner_text("#sequence-title"), page.inner_text("#sequence-facts")
+    kind, _, number = address.removeprefix("#").split("&")[0].partition("=")
+    if kind == "t" and "&" not in address:
+        time = float(page.inner_text("#sequence-said").split(": ", 1)[1].split()[0])
+        assert promised == f"the first step from {number} s on"
+        assert time >= float(number)
+    elif kind == "message":
+        reply = address.endswith("&reply")
+        assert promised == (f"the reply to message {number}" if reply else f"message {number}")
+        assert f"Message\n{number}\n" in facts
+        assert title.endswith("reply" if reply else "request")
+    elif kind == "call":
+        assert promised == f"the first message of the call that entry {number} began"
+        assert f"(entry {number})" in facts
+    elif kind == "violation":
+        assert promised == f"violation {number}, here and on the timeline"
+        assert f": Violation {number}: " in title
+        assert same(page) == int(number)
+    else:
+        assert promised == "one step, exactly: the address bar has this form after each step"
+        page.click("[data-step=next]")
+        page.click("[data-step=previous]")
+        assert shown(page)["address"] == address
+
+
+def test_every_address_that_the_help_names_opens_what_it_says(traced_page: Page) -> None:
+    page = traced_page
+    forms: list[tuple[str, str]] = page.evaluate(FORMS)
+    assert [address.removeprefix("#").partition("=")[0] for address, _ in forms] == [
+        "t", "t", "message", "message", "call", "violation",
+    ]  # fmt: skip
+    page.click("#sequence-forms summary")
+    for address, promised in forms:
+        page.select_option("#sequence-groups", "0")
+        page.get_by_role("link", name=address, exact=True).click()
+        wait_until(page, f"location.hash === {address!r}")
+        assert page.inner_text("#sequence-lost") == ""
+        assert_opened(page, address, promised)
+
+
+def test_an_address_of_a_violation_opens_it_in_a_new_page(traced_page: Page, traced: Path) -> None:
+    page = traced_page
+    page.goto("about:blank")
+    page.goto(f"{(traced / 'report.html').as_uri()}#violation=3")
+    messages_shown(page)
+    assert same(page) == 3
+    assert ": Violation 3: " in page.inner_text("#sequence-title")
+    page.evaluate(OPEN, "#violation=99")
+    assert page.inner_text("#sequence-lost") == "No kept violation at this address: #violation=99."
+
+
+def test_an_address_opens_a_message_around_the_nearest_violation(traced_page: Page, traced: Path) -> None:
+    """A page may have hundreds of violations: the first one may be far from the message."""
+    page, found = traced_page, model.load(traced)
+    assert found.trace is not None
+    last, starts = found.trace.messages[-1], [one.start or 0 for one in found.evidence]
+    page.evaluate(OPEN, f"#message={last.number}")
+    assert int(shown(page)["group"]) > 0
+    assert starts[int(shown(page)["group"])] > max(starts) - 1_000_000_000
+
+
 @pytest.mark.slow
 def test_addresses_open_the_timeline_of_a_report_without_messages(opened: Open) -> None:
     page = opened("violation")
@@ -155,6 +223,8 @@ def test_addresses_open_the_timeline_of_a_report_without_messages(opened: Open) 
         ("message=7", "This report has no messages, so it cannot open #message=7."),
         ("call=99999", "The run has no call at #call=99999."),
         ("call=1", "#1 process"),
+        ("violation=2", "2 of 4: "),
+        ("violation=9", "The run has no violation at #violation=9."),
     ):
         page.evaluate(f"location.hash = {address!r}")
         wait_until(page, f"document.querySelector('#timeline-said').textContent.includes({said!r})")

@@ -1,10 +1,11 @@
-// The part of a report's address that names a moment: #t=12.151 (s), #message=7 or #call=739 (its entry). The message
-// viewer adds what tells one step from others: &event=57 (its position), &reply, &violation=2, and &show=all (the mode).
+// The part of a report's address that names a moment: #t=12.151 (s), #message=7, #call=739 (its entry) or #violation=2.
+// The message viewer adds what tells one step from others: &event=57 (its position), &reply, &violation=2, and &show=all
+// (the mode).
 
 const AROUND = 2e6;  // µs
 
 function readAddress() {
-  const found = /^#(t|message|call)=/.exec(location.hash), parts = new URLSearchParams(location.hash.slice(1));
+  const found = /^#(t|message|call|violation)=/.exec(location.hash), parts = new URLSearchParams(location.hash.slice(1));
   const number = (name) => Number(parts.get(name) || NaN);
   return found && {
     kind: found[1], value: number(found[1]), text: location.hash, event: number("event"), reply: parts.has("reply"),
@@ -21,6 +22,7 @@ function openMoment(state) {
   if (address.kind !== "t" && !alone) return named < 0 ? null : showViolation(state, named);
   if (alone) state.canvas.scrollIntoView({ block: "center" });
   const us = address.value * 1e6;
+  if (address.kind === "violation") return named < 0 ? announce(state, `The run has no violation at ${address.text}.`) : showViolation(state, named);
   if (address.kind === "message") return announce(state, `This report has no messages, so it cannot open ${address.text}.`);
   if (address.kind === "call") return openCall(state, address);
   if (!(us >= 0 && us <= run.end + 1)) return announce(state, `The run has no moment at ${address.text}: it lasts ${seconds(run.end)}.`);

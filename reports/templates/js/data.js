@@ -102,10 +102,17 @@ function eachVisible(columns, lane, from, until, visit) {
   }
 }
 
+// The offset of a clock, µs. A clock that runs too fast or too slow has a rate since its last step: seconds that it gains
+// in one.
 function offsetAt(steps, time) {
-  let value = 0;
-  for (const [at, offset] of steps) if (at <= time) value = offset;
-  return value;
+  const [at, offset, rate = 0] = stepOfClock(steps, time);
+  return Math.round(offset + rate * (time - at));
+}
+
+function stepOfClock(steps, time) {
+  let found = [0, 0];
+  for (const step of steps) if (step[0] <= time) found = step;
+  return found;
 }
 
 function seconds(us, digits = 3) {
@@ -122,6 +129,10 @@ function span(us) {
   if (size >= 1e6) return Number((us / 1e6).toPrecision(3)) + " s";
   if (size >= 1e3) return Number((us / 1e3).toPrecision(3)) + " ms";
   return us + " µs";
+}
+
+function paceText(rate) {
+  return rate ? `, then ${Math.round(Math.abs(rate) * 100)} % too ${rate > 0 ? "fast" : "slow"}` : "";
 }
 
 // The reading of a wall clock compared with true time: "correct", "12 s ahead" or "19 s behind".

@@ -41,7 +41,7 @@ function drawAxis(state) {
   const { context, layout, view, colours } = state;
   const step = tickStep(perPixel(state), 90), digits = Math.max(0, Math.ceil(6 - Math.log10(step)));
   context.textAlign = "center";
-  for (let t = Math.ceil(view.from / step) * step; t <= view.until; t += step) {
+  for (let t = Math.max(Math.ceil(view.from / step), 0) * step; t <= view.until; t += step) {
     const x = Math.round(xOf(state, t)) + 0.5;
     context.fillStyle = colours.rule;
     context.fillRect(x - 0.5, AXIS - 4, 1, layout.bottom - AXIS + 4);

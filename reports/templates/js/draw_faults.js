@@ -95,7 +95,7 @@ function outline(state, one, end) {
 // The label is on the upper edge of the overlap, between two lanes.
 function labelViolation(state, violation, { centre, top }, taken) {
   const { context, layout, colours } = state;
-  const said = `${violation.kind} ${span(violation.until - violation.from)}`;
+  const length = violation.until - violation.from, said = length > 0 ? `${violation.kind} ${span(length)}` : violation.kind;
   context.font = "bold 11px system-ui, sans-serif";
   const width = context.measureText(said).width + 12;
   const left = Math.min(Math.max(centre - width / 2, layout.gutter + 2), layout.right - width - 2);

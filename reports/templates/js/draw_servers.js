@@ -144,10 +144,10 @@ function labelOffsets(state, name, steps, level) {
   context.fillStyle = colours.ink;
   context.textAlign = "left";
   const inside = steps.filter(([at]) => at > view.from && at < view.until);
-  const shown = [[view.from, offsetAt(steps, view.from)], ...inside];
-  shown.forEach(([at, offset], i) => {
+  const [, , pace] = stepOfClock(steps, view.from), shown = [[view.from, offsetAt(steps, view.from), pace], ...inside];
+  shown.forEach(([at, offset, rate = 0], i) => {
     const x = Math.max(xOf(state, at), layout.gutter), next = i + 1 < shown.length ? xOf(state, shown[i + 1][0]) : layout.right;
-    const short = clockText(offset), long = `${name}'s clock is ${short}`, room = next - x - 8;
+    const short = clockText(offset) + paceText(rate), long = `${name}'s clock is ${short}`, room = next - x - 8;
     const text = i === 0 && context.measureText(long).width < room ? long : short;
     if (context.measureText(text).width < room) context.fillText(text, x + 5, level(offset) + (offset > 0 ? 8 : -8));
   });

@@ -45,8 +45,12 @@ function showViolation(state, index) {
   const violation = violations[state.chosen], view = viewOfViolation(state.run, violation);
   if (state.run.keys.includes(violation.key)) showKey(state, violation.key);
   setView(state, view.from, view.until);
-  const all = state.run.found > violations.length ? ` shown, of ${state.run.found} found` : "";
-  state.said.textContent = `${state.chosen + 1} of ${violations.length}${all}: ${violation.sentence}`;
+  state.said.textContent = `${placeText(state.chosen, violations.length, state.run.found)}: ${violation.sentence}`;
+}
+
+// The place of a violation among those that the page has.
+function placeText(index, count, found) {
+  return `${index + 1} of ${count}${found > count ? ` shown, of ${found} found` : ""}`;
 }
 
 // Show a violation that the reader has chosen, among the messages, too.
@@ -233,7 +237,7 @@ function showRun(run, { follow = false } = {}) {
   shownRun ??= newState();
   const state = shownRun;
   state.run = run;
-  state.largestOffset = Math.max(1, ...Object.values(run.offsets).flat().map(([, offset]) => Math.abs(offset)));
+  state.largestOffset = Math.max(1, ...Object.values(run.offsets).map((steps) => largestOffset(steps, run.end)));
   state.longestLease = run.holds.lease.reduce((most, lease) => Math.max(most, lease), 0);
   state.longestGhost = longestGhost(run.stays);
   showKey(state, run.keys.includes(state.key) ? state.key : run.keys[0]);
@@ -249,6 +253,12 @@ function newState() {
   for (const name of ["tip", "said", "shown", "keys"]) state[name] = document.getElementById("timeline-" + name);
   readColours(state);
   return state;
+}
+
+// A clock is farthest from true time at a step, or just before one.
+function largestOffset(steps, end) {
+  const times = [...steps.flatMap(([at]) => [at - 1, at]), end];
+  return times.reduce((most, time) => Math.max(most, Math.abs(offsetAt(steps, time))), 0);
 }
 
 // The longest time between the early end of a key and its announced expiry.

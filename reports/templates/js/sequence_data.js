@@ -3,11 +3,12 @@
 function readSequence({ data, column }) {
   readTable(data.messages, column, "number", "since");
   readTable(data.states, column, "time");
-  for (const group of data.groups) group.decisive = new Set(column(group.decisive));
+  for (const group of data.groups) group.decisive = new Set(sums(column(group.decisive)));
   data.texts[-1] = "";
   data.lane = new Map(data.hosts.map((name, i) => [name, i]));
   data.servers = data.hosts.filter((name) => !data.clients.includes(name));
   data.slots = statesBySlot(data);
+  data.setters = settersOf(data);
   data.writers = writersOf(data);
   return data;
 }
@@ -23,12 +24,23 @@ function statesBySlot({ states, hosts, keys }) {
   return slots;
 }
 
-// The client that first wrote each owner's value, where the senders of messages are known.
-function writersOf({ states, texts }) {
+// For each state: the client that gave its key the owner that it has, where the senders of messages are known. Another
+// client may have changed its expiry since.
+function settersOf({ states, slots }) {
+  const setters = new Int32Array(states.time.length);
+  for (const { rows } of slots) rows.forEach((i, at) => {
+    const before = rows[at - 1];
+    setters[i] = at && states.owner[before] === states.owner[i] ? setters[before] : states.by[i];
+  });
+  return setters;
+}
+
+// The client that wrote each owner's value. A value that several clients wrote, such as 1, names none of them.
+function writersOf({ states, texts, setters }) {
   const writers = new Map();
   for (let i = 0; i < states.time.length; i++) {
-    const owner = states.owner[i];
-    if (owner >= 0 && states.by[i] >= 0 && !writers.has(texts[owner])) writers.set(texts[owner], texts[states.by[i]]);
+    const value = texts[states.owner[i]], name = texts[setters[i]];
+    if (states.owner[i] >= 0 && setters[i] >= 0) writers.set(value, writers.has(value) && writers.get(value) !== name ? null : name);
   }
   return writers;
 }

@@ -96,20 +96,26 @@ function drawLaneLines({ lanes, x }, { begin, end }) {
 }
 
 function drawBars(state, view) {
-  const { rows, run } = state, from = rows.time[view.first], until = rows.time[Math.max(view.last - 1, 0)];
+  const { rows, run } = state, from = rows.time[view.first], until = rows.time[Math.max(view.last - 1, 0)], keys = keysShown(state);
   const parts = [];
   for (const name of state.lanes) {
     const lane = run.lanes[run.clients.indexOf(name)];
     if (lane) eachVisible(run.holds, lane.holds, from - state.longestLease, until, (row) => {
+      if (!keys.includes(run.texts[run.holds.key[row]])) return;
       if (!run.holds.released[row] || endOf(run.holds, row, run.recorded) >= from) parts.push(drawHeld(state, view, row, name));
     });
     const server = run.servers.indexOf(name);
-    if (server >= 0) run.keys.forEach((_, key) => {
-      const stays = run.stayLanes[server * run.keys.length + key];
-      eachVisible(run.stays, stays, from, until, (row) => parts.push(drawKept(state, view, row, name, key)));
+    if (server >= 0) keys.forEach((key, place) => {
+      const stays = run.stayLanes[server * run.keys.length + run.keys.indexOf(key)];
+      eachVisible(run.stays, stays, from, until, (row) => parts.push(drawKept(state, view, row, name, { key, place, count: keys.length })));
     });
   }
   return parts;
+}
+
+// The locks whose holds and keys are drawn: among decisive messages the one of the violation.
+function keysShown({ run: { keys }, group, mode }) {
+  return mode === "decisive" && keys.includes(group.key) ? [group.key] : keys;
 }
 
 // A hold as a bar. Beside it the lease as a thin bar; the part of the hold after its lease is striped.
@@ -124,15 +130,22 @@ function drawHeld(state, view, row, name) {
   return parts;
 }
 
-function drawKept(state, view, row, name, key) {
+// Of several keys, each has a bar of its own beside the others.
+function drawKept(state, view, row, name, { key, place, count }) {
   const { run } = state, { stays } = run, start = stays.start[row], end = endOf(stays, row, run.recorded);
   if (stays.who[row] < 0) return bar(state, view, "silent", state.x[name] - 10, 20, start, end, `${name} does not answer`);
-  const who = run.texts[stays.who[row]], x = state.x[name] - 10 + 8 * key, client = run.tone[stays.who[row]];
+  const wide = Math.min(20, 72 / count), x = state.x[name] - wide * (count / 2 - place);
+  const who = run.texts[stays.who[row]], client = run.tone[stays.who[row]];
   const kind = client < 0 ? "x" : "abcd"[client % 4];
-  const drawn = bar(state, view, `kept tone-${kind}`, x, 20, start, end, `${name} has ${run.keys[key]} for ${who}`);
+  const drawn = bar(state, view, `kept tone-${kind}`, x, wide, start, end, `${name} has ${key} for ${who}`);
   const y = Math.max(placeOf(state, start), view.begin), last = Math.min(placeOf(state, end), view.end);
-  return last - y < 14 || who.length > 3 ? drawn : `${drawn}<text class="who tone-${kind}" x="${x + 10}" y="${freePlace(state, x + 10, y, last)}" text-anchor="middle">${escaped(who)}</text>`;
+  if (last - y < 14 || who.length * LETTER > wide + 3) return drawn;
+  const label = (from) => `<text class="who tone-${kind}" x="${x + wide / 2}" y="${freePlace(state, x + wide / 2, from, last)}" text-anchor="middle">${escaped(who)}</text>`;
+  const apart = NAMED * SEQUENCE.row, places = Array.from({ length: Math.max(1, Math.floor((last - y) / apart)) }, (_, i) => y + i * apart);
+  return drawn + places.map(label).join("");
 }
+
+const NAMED = 12;  // rows, fewer than the box shows: some name of a long bar is in view
 
 // The place of a name on a bar from y to end: the first of the next rows whose text does not cross the bar.
 function freePlace(state, x, y, end) {
@@ -144,7 +157,7 @@ function freePlace(state, x, y, end) {
   return Math.min(y + 15, (y + end) / 2 + 4);
 }
 
-const LETTER = 7;  // px, about the width of one
+const LETTER = 7.5;  // px, about the width of one in bold
 
 // Remember how far the text of a row reaches, from x to the right (way 1) or to the left (way -1).
 function noteText(state, position, x, way, text) {

@@ -27,8 +27,9 @@ function rowTest(state, group, mode) {
   const earlier = mode === "decisive" ? lastingEvents(state, group) : null;
   return (code, time) => {
     if (code >= 0) return mode === "decisive" ? group.decisive.has(code >> 1) : known[messages.client[code >> 1]];
-    const [, host, kind, , partOf] = state.data.events[-1 - code];
+    const [, host, kind, , partOf, key] = state.data.events[-1 - code];
     if (kind === "story") return mode !== "decisive" || time <= group.last;
+    if (mode === "decisive" && key && group.key && key !== group.key) return false;
     if (mode === "decisive" && !inside(time)) return earlier.has(-1 - code);
     if (kind === "violation" || kind === "over") return mode !== "decisive" || partOf === group.number;
     if (mode === "decisive" && partOf !== null) return group.holds.includes(partOf);

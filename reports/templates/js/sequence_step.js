@@ -5,8 +5,6 @@ function describeStep(state, step) {
   by("title").textContent = `Step ${state.at + 1} of ${count}: ${what}`;
   by("said").textContent = `Step ${state.at + 1} of ${count}: ${stepText(state, step)}`;
   const facts = [...(step.event ? eventFacts(state, step) : messageFacts(state, step)), ["Holders by belief", beliefText(state, step.time)], ["Holders by servers", ownersText(state, step.time)]];
-  const missing = state.data.missing;
-  if (missing) facts.push(["Not kept", `${missing} messages of the run`]);
   by("facts").replaceChildren(...facts.flatMap(([name, text]) => [element("dt", name), element("dd", text)]));
   const place = step.event ? -1 : state.data.messages.place[step.i];
   showSource(state, place < 0 ? null : state.data.places[place]);
@@ -76,9 +74,9 @@ function ownersText({ data, run }, us) {
 }
 
 // The client that owns a key in a state, or else the beginning of its value.
-function ownerName({ states, texts, writers }, row) {
+function ownerName({ states, texts, setters, writers }, row) {
   const value = texts[states.owner[row]];
-  return writers.get(value) ?? (states.by[row] >= 0 ? texts[states.by[row]] : value.slice(0, 12));
+  return writers.get(value) ?? (setters[row] >= 0 ? texts[setters[row]] : value.slice(0, 12));
 }
 
 function element(tag, text) {
