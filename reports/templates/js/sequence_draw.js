@@ -60,7 +60,7 @@ function drawWindow(state) {
   const canvas = state.by("canvas"), { row, top, spare } = SEQUENCE, count = state.rows.code.length;
   const first = state.printing ? Math.max(0, state.at - PRINTED / 2) : Math.max(0, Math.floor((canvas.scrollTop - top) / row) - spare);
   const last = state.printing ? Math.min(count, first + PRINTED) : Math.min(count, Math.ceil((canvas.scrollTop + canvas.clientHeight) / row) + spare);
-  const begin = top + first * row - (first ? 0 : top), end = top + last * row + 10, view = { first, last, begin, end };
+  const begin = top + first * row - (first ? 0 : top), end = top + last * row + 10, view = { first, last, begin, end, thin: new Map() };
   state.drawn = view;
   const rows = [];
   state.texts = new Map();
@@ -74,10 +74,16 @@ function drawWindow(state) {
 const PRINTED = 300;  // rows
 const PATTERNS = `<defs><pattern id="sequence-over" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect class="stripe" width="3" height="6"/></pattern></defs>`;
 
-// A bar or band between two times as far as it is in view; empty if it is not.
+const THIN = 2;  // px
+
+// A bar or band between two times as far as it is in view; empty if it is not. Of thin bars close to each other only the
+// first is drawn: between two rows there may be thousands of holds.
 function bar(state, view, kind, x, wide, from, until, title) {
   const y = Math.max(placeOf(state, from), view.begin), end = Math.min(placeOf(state, until), view.end);
-  return end > y ? `<rect class="${kind}" x="${x}" y="${y}" width="${wide}" height="${Math.max(end - y, 2)}"><title>${escaped(title)}</title></rect>` : "";
+  const column = `${kind.split(" ")[0]} ${x}`, thin = end - y < THIN;
+  if (end <= y || (thin && y < view.thin.get(column))) return "";
+  if (thin) view.thin.set(column, y + 2 * THIN);
+  return `<rect class="${kind}" x="${x}" y="${y}" width="${wide}" height="${Math.max(end - y, THIN)}"><title>${escaped(title)}</title></rect>`;
 }
 
 function drawBands(state, view) {
