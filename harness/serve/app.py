@@ -129,6 +129,7 @@ class StorePages:
         history = _history(self.store, lock, name)
         return pages.answer(
             "run.html",
+            here="runs",
             script=pages.script_of("serve/run.js") if run.state in ("running", "broken") else "",
             run=run,
             title=pages.title_of(run.state, results.verdict if results else ""),

@@ -86,6 +86,7 @@ def test_every_file_is_written_and_the_answer_comes_first(written: Path) -> None
     assert page.headings[:2] == ["h1", "h2"]
     assert paragraphs((written / "comparison.html").read_text(), "pick") == ["redis-fenced", "no lock", "redis-token"]
     assert "broken even without faults, by its own description" in " ".join(page.words)
+    assert "Started 2026-11-21 20:00:00 UTC" in " ".join(page.words)
 
 
 def test_the_page_states_the_rules_of_the_answer(written: Path) -> None:

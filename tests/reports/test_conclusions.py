@@ -32,7 +32,7 @@ def sweep_of(*points: SweepPoint) -> SweepDocument:
     return SweepDocument(
         schema=1, lock="redis-token", kind="redis-single", nodes=1, workload="mutex", clients=3, keys=1, rest=0.1,
         discipline="trusting", fencing="off", fault="client-pause", target="one", every=5.0, time_limit=60.0, seeds=2,
-        seed=0, points=points,
+        seed=0, points=points, started_at="2026-11-21T20:00:00Z",
     )  # fmt: skip
 
 
@@ -96,6 +96,7 @@ def test_the_page_of_a_sweep_begins_with_the_finding_and_explains_empty_cells(tm
     page = sweep_report.write(document, tmp_path).read_text()
     assert beginning(page).startswith("redis-token was violated in 2 of 4 runs, at 1 of 2 points")
     assert "How sure: Each violation is proved" in beginning(page)
+    assert "<dt>Started</dt><dd>2026-11-21 20:00:00 UTC</dd>" in page
     table = page[page.index("<tbody>") :]
     for words in ("no violation", "no verdict", "no update"):
         assert f'<span class="muted">{words}</span>' in table

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from harness.history import NEMESIS, SECOND, History, Op
+from harness.history import NEMESIS, SECOND, History, Op, OpType
 from harness.plan import FaultSpec, Plan
 from harness.reports import model, run_report, sequence, timeline, words
 from harness.run.runs import run
@@ -159,7 +159,7 @@ def drifting() -> History:
     """Return a history in which n1's clock runs three times as fast from 1 s to 2 s."""
     named = {"id": 0, "fault": "clock-drift", "hosts": ["n1"]}
     observed = {"clock_ns": {"n1": 400_000_000}, "rate": 2.0}
-    entries: list[tuple[float, str, str, Any]] = [
+    entries: list[tuple[float, OpType, str, Any]] = [
         (0, "info", "start", {}), (1, "invoke", "inject", named), (1.2, "ok", "inject", named | {"observed": observed}),
         (1.5, "info", "clocks", {"n1": SECOND}), (2, "ok", "heal", named | {"observed": {"clock_ns": {"n1": 0}}}),
     ]  # fmt: skip

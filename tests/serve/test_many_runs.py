@@ -51,7 +51,7 @@ class Access:
         connect = sqlite3.connect
 
         def traced(*arguments: Any, **named: Any) -> sqlite3.Connection:
-            connection = connect(*arguments, **named)
+            connection: sqlite3.Connection = connect(*arguments, **named)
             connection.set_trace_callback(self.statements.append)
             return connection
 

@@ -90,6 +90,12 @@ def test_a_column_heading_toggles_the_order(app: Guard) -> None:
     assert 'href="/?lock=redlock&amp;sort=-seed"' in request(app, "/?lock=redlock&sort=seed").text
 
 
+def test_the_page_of_a_run_counts_its_hosts_and_belongs_to_the_runs(app: Guard) -> None:
+    text = request(app, FIRST).text
+    assert "sim, 1 server, 2 clients" in text
+    assert '<a href="/" aria-current="page">Runs</a>' in text
+
+
 @pytest.mark.parametrize("query", ["page=0", "page=x", "page=1e3", "sort=size", "verdict=good", "since=1", "until=%00",
                                    "until=2026-13-45", "since=2026-02-30", "until=2026-11-21T24:61"])  # fmt: skip
 def test_an_invalid_parameter_is_refused_with_its_name(app: Guard, query: str) -> None:
