@@ -148,7 +148,7 @@ def test_a_violation_without_a_length_has_no_length_in_its_label(opened: Open) -
 @pytest.mark.browser
 def test_the_axis_has_no_time_before_the_run(opened: Open) -> None:
     page = opened("violation")
-    page.evaluate("setView(shownRun, -500000, 4000000)")
+    page.evaluate("setView(shownRun, -600000, 3000000)")
     assert view(page)[0] < 0
     drawn = page.evaluate(DRAWN)
     assert "0.0 s" in drawn
