@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from harness.checkers.base import Verdict, Violation
@@ -286,7 +287,7 @@ def test_the_same_sweep_gives_the_same_report(tmp_path: Path, document: SweepDoc
         for pause in (0.0, 1.0)
         for point in (first, bare)
     )
-    several = replace(document, points=points, started_at="", command="")
+    several = replace(document, points=points, started_at=UNSET, command=UNSET)
     texts = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -294,4 +295,5 @@ def test_the_same_sweep_gives_the_same_report(tmp_path: Path, document: SweepDoc
         texts.append([page.read_text(), (tmp_path / name / "sweep.svg").read_text()])
     assert texts[0] == texts[1]
     assert "&lt;never&gt; struck" in texts[0][0]
+    assert "<dt>Started</dt><dd>–</dd>" in texts[0][0]
     assert all(text in texts[0][1] for text in ("pause 1 s, docker", "no pause, sim", "hold 200 ms"))
