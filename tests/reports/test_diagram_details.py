@@ -53,6 +53,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return stored(tmp_path_factory.mktemp("store"), plan)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_value_that_several_clients_write_belongs_to_the_last_of_them(shown: Shown, crashed: Path) -> None:
     page = shown(crashed)
@@ -145,6 +146,7 @@ def test_a_violation_without_a_length_has_no_length_in_its_label(opened: Open) -
     assert any(text.startswith("overlap ") and text.endswith("ms") for text in page.evaluate(DRAWN))
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_axis_has_no_time_before_the_run(opened: Open) -> None:
     page = opened("violation")
@@ -200,6 +202,7 @@ NAMES = """() => {
 """The number of names on the first long bar that is drawn, -1 without one."""
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_long_bar_of_a_key_has_its_clients_name_in_every_view(traced_page: Page) -> None:
     page = traced_page

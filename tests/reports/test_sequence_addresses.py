@@ -132,7 +132,7 @@ def test_an_address_of_a_step_leads_the_timeline_to_its_violation(traced_page: P
         assert page.evaluate("shownRun.run.violations[shownRun.chosen].number") == 3
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["t=99", "message=99999", "call=0", "message=x"])
 def test_an_address_without_a_kept_message_says_so(traced_page: Page, traced: Path, address: str) -> None:
     page = traced_page

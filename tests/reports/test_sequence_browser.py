@@ -89,7 +89,7 @@ def test_a_step_shows_the_source_the_keys_and_the_holders(page: Page, view: mode
     assert "node.set(" in marked
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gone", "fault"])
 def test_an_event_of_servers_shows_their_keys_before_and_after(
     page: Page, view: model.RunView, data: timeline.Data, kind: str
@@ -158,6 +158,7 @@ def test_addresses_open_a_moment_a_message_and_a_call(
     assert page.locator("#messages").is_visible()
 
 
+@pytest.mark.slow
 def test_an_address_in_time_moves_the_timeline_too(page: Page, view: model.RunView) -> None:
     page.evaluate("location.hash = 't=5.5'")
     wait_until(page, "document.querySelector('#timeline-said').textContent.includes('5.5')")
@@ -170,6 +171,7 @@ def test_an_address_in_time_moves_the_timeline_too(page: Page, view: model.RunVi
     wait_until(page, f"document.querySelector('#timeline-said').textContent.includes({found.sentence!r})")
 
 
+@pytest.mark.slow
 def test_the_search_of_the_timeline_finds_messages_too(page: Page, view: model.RunView) -> None:
     field, output = "#timeline-find input", page.locator("#timeline-find output")
     client, owner = next((one.client, one.request.split()[2]) for one in messages_of(view) if one.name == "SET")
@@ -217,6 +219,7 @@ def test_only_rows_in_view_are_in_the_page(page: Page, view: model.RunView) -> N
     assert page.locator("[data-row]").count() <= MOST_DRAWN
 
 
+@pytest.mark.slow
 def test_another_mode_keeps_the_step(page: Page) -> None:
     title = page.inner_text("#sequence-title").split(": ", 1)[1]
     counts = [step_of(page)[1]]
@@ -252,6 +255,7 @@ def test_the_label_of_an_event_that_is_too_long_ends_with_an_ellipsis(page: Page
     assert any(right - left > 0.8 * width for _, left, right in labels), "no more than needed is cut"
 
 
+@pytest.mark.slow
 def test_print_has_the_steps_that_the_box_does_not_show(page: Page) -> None:
     page.set_viewport_size({"width": 700, "height": 300})
     page.select_option("#sequence-mode", "all")
@@ -269,6 +273,7 @@ def test_print_has_the_steps_that_the_box_does_not_show(page: Page) -> None:
     assert page.locator("[data-row]").count() <= MOST_DRAWN
 
 
+@pytest.mark.slow
 def test_the_steps_can_be_copied_as_text(page: Page) -> None:
     page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
     page.click("[data-step=copy]")
@@ -279,6 +284,7 @@ def test_the_steps_can_be_copied_as_text(page: Page) -> None:
     assert any("→ n1: SET k0" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_contents_of_the_page_lead_to_the_messages(page: Page) -> None:
     page.click("nav.contents a[href='#messages']")
     assert page.locator("#messages").is_visible()
@@ -315,6 +321,7 @@ def test_the_page_has_a_bounded_number_of_groups(data: timeline.Data) -> None:
     assert all(0 < len(group["decisive"]) <= sequence_groups.MOST_DECISIVE for group in groups)
 
 
+@pytest.mark.slow
 def test_a_wait_ends_with_a_message(page: Page) -> None:
     with pytest.raises(AssertionError, match=r"report\.html did not meet this within 0\.1 s: 1 === 2"):
         wait_until(page, "1 === 2", longest_s=0.1)

@@ -84,6 +84,7 @@ def test_the_reader_steps_through_every_violation(page: Page) -> None:
         assert chosen(page) == number
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_list_of_violations_leads_to_those_that_it_leaves_out(page: Page) -> None:
     for wanted in ("… 99 later", "… 78 later", "… 57 later"):
@@ -93,6 +94,7 @@ def test_the_list_of_violations_leads_to_those_that_it_leaves_out(page: Page) ->
     assert chosen(page) == 43
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_violation_without_kept_messages_says_so(browser: Browser, traced: Path, tmp_path: Path) -> None:
     """The messages before the last violation are kept, as if there were too many."""
@@ -144,6 +146,7 @@ def test_a_page_has_a_bounded_number_of_violations_and_says_how_many_it_leaves_o
     assert abs(sizes[2] - sizes[1]) < 2_000
 
 
+@pytest.mark.slow
 def test_a_page_with_some_messages_names_the_commands_that_add_the_others(traced: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(traced, folder)
