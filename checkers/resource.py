@@ -31,6 +31,7 @@ from harness.history import History
 from .accesses import CODES, WRITES, Access, accesses, lost_accesses, sections
 from .additions import additions, collisions, misread, unknown_additions
 from .base import Json, Verdict, Violation, conclude, no_lock_taken, not_applicable
+from .completed import too_few_completed
 from .holds import Holds, holds
 from .money import conserved
 from .sections import Edge, Sections, critical_sections, explain
@@ -80,7 +81,8 @@ class ResourceChecker:
         for key, some in ordered.items():
             if cycle := some.cycle():
                 violations += _disorder(columns, key, cycle, some, found, {one.key for one in violations})
-        if not (by_key or lost or len(columns.rows(ADD))):
+        unfinished = too_few_completed(found, by_key)
+        if not (by_key or lost or len(columns.rows(ADD)) or unfinished):
             return not_applicable(history, "the workload touched no resource", stats={"accepted": 0})
         gone = sum(lost_updates(accepted, sections(found, key)) for key, accepted in by_key.items()) + len(collided)
         stats = {**_stats(columns, by_key, lost), "lost": gone}
@@ -89,7 +91,7 @@ class ResourceChecker:
         stats["unknown"] += unknown_additions(columns)
         stats["sections"] = sum(len(some.sections) for some in ordered.values())
         fine = f"{stats['accepted']} accesses were in order"
-        return conclude(history, violations, fine=fine, doubts=(_alone(history, columns),), stats=stats)
+        return conclude(history, violations, fine=fine, doubts=(_alone(history, columns), unfinished), stats=stats)
 
 
 def _alone(history: History, columns: View) -> str | None:

@@ -188,6 +188,7 @@ class Runner:
             **({"no_single_point": True} if self._lock.no_single_point else {}),
             "workload": plan.workload,
             "locks": getattr(self._workload, "locks", True),
+            "updates": getattr(self._workload, "updates", False),
             "stock": self._stock,
             **self._clock_errors(),
         }

@@ -32,7 +32,9 @@ class BodyFailed(Exception):
 class Workload(Protocol):
     """The operations of each client in a run. A class with these methods, in a file of its own, adds a workload.
 
-    Optional attributes: ``locks = False`` if its clients never acquire; ``shared = True`` if they acquire shared;
+    Optional attributes: ``locks = False`` if its clients never acquire; ``updates = True`` if its critical sections
+    read and change the resource, so that a run in which too few of them do so tests nothing;
+    ``shared = True`` if they acquire shared;
     ``methods`` if they call optional methods of the lock, such as ``("context",)``; ``rare = True`` if hunts use it for
     each lock with these methods, less often than the usual workloads;
     ``leases`` is the longest time for which its clients plan to hold a lock, in leases, if they renew them;
@@ -214,7 +216,7 @@ class Client(ResourceCalls):
                 refused = {"acquired": False} if context.acquired is False else {}
                 self._granted(key, grant, {"context": True, **refused})
                 ended = self._ended(partial(body, key, grant), fails=fails)
-                self._enter("release", key)
+                self._enter("release", key, {"interrupted": True} if isinstance(ended, Interruption) else None)
                 call = "release"
                 if ended is not None:
                     raise ended
@@ -257,13 +259,14 @@ class Client(ResourceCalls):
         until = self._valid_until.get(key)
         return until is None or time.monotonic() < until
 
-    def release(self, key: str, *, idle: bool = False, elsewhere: bool = False) -> bool:
+    def release(self, key: str, *, idle: bool = False, elsewhere: bool = False, interrupted: bool = False) -> bool:
         """Release the lock; return whether the outcome is known. ``idle``: the client knows that it holds nothing, so
         the answer "released" is no claim that it has held the lock until now. ``elsewhere``: another thread releases
-        it, and if the lock refuses that, this one."""
+        it, and if the lock refuses that, this one. ``interrupted``: an exception has ended the critical section."""
         if key in self._held:
             self._held.remove(key)
-        how = {name: True for name, it in (("idle", idle), ("elsewhere", elsewhere)) if it}
+        flags = {"idle": idle, "elsewhere": elsewhere, "interrupted": interrupted}
+        how = {name: True for name, it in flags.items() if it}
         self._enter("release", key, how or None)
         process, refusal = self.process, None
         try:
@@ -278,9 +281,9 @@ class Client(ResourceCalls):
         return True
 
     def release_all(self) -> None:
-        """Release what the client holds, the last first."""
+        """Release what the client holds after an interruption, the last first."""
         while self._held:
-            self.release(self._held[-1])
+            self.release(self._held[-1], interrupted=True)
 
     def _lock(self, key: str) -> Lock:
         lock = self._locks.get(key)

@@ -15,6 +15,7 @@ from harness.checkers import catalogue
 from harness.history import History
 from harness.history.lock_keys import KeyWriter, attach_stored_keys, keys_of
 from tests.checkers import (
+    completed_stories,
     exit_stories,
     exposure_stories,
     extend_stories,
@@ -30,6 +31,7 @@ from tests.checkers import (
 from tests.checkers.golden_stories import STORIES
 
 GOLDEN = Path(__file__).parent / "golden"
+assert completed_stories.CLIENTS
 assert exit_stories.EXIT
 assert exposure_stories.EX
 assert extend_stories.EX

@@ -16,6 +16,7 @@ from harness.checkers import (
     additions,
     answers,
     catalogue,
+    completed,
     deadlock,
     deferred,
     excuses,
@@ -48,6 +49,7 @@ from harness.checkers import exit as exit_
 from harness.checkers.accesses import Access, accesses
 from harness.checkers.base import Verdict
 from harness.checkers.faults import SILENT
+from harness.checkers.holds import RELEASED
 from harness.checkers.leases import Leases
 from harness.checkers.models import OwnerMutex
 from harness.checkers.sweep import covered_until, overlaps
@@ -229,6 +231,10 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
         ("money is not counted", resource, "conserved", no_violations),
         ("lost answers explain no money", money, "_unknown", no_violations),
         ("every grabber writes down his share", money, "_all_paid", always),
+        ("any share of complete sections is enough", completed, "ENOUGH", 0.0),
+        ("interrupted sections are complete", completed, "_interrupted", never),
+        ("sections with a lost lock are complete", completed, "LOST", RELEASED),
+        ("no section needs to change anything", completed, "_changed", always),
     ],
     "ownership": [
         ("blind", ownership, "_suspects", no_items),

@@ -14,6 +14,7 @@ from harness.history.lock_keys import KEYS
 from harness.plan import FaultSpec, Plan
 from harness.run.store import HISTORY, RESULTS
 from harness.run.verdicts.judging import Result, rejudge
+from harness.worker.client_program import WORKLOADS
 
 MODULE = f"{__package__}.useless_locks"
 BROKEN = {
@@ -23,6 +24,17 @@ BROKEN = {
     "BelongsToTheFirst": ("handover", "which was granted"),
     "AcquireHangs": ("answers", "'s acquire of k0 was not answered for 3"),
 }
+
+
+UPDATING = [
+    name
+    for name, kind in WORKLOADS.own.items()
+    if getattr(kind, "updates", False)
+    and name != "reentrant"
+    and not (getattr(kind, "methods", ()) or getattr(kind, "shared", False) or getattr(kind, "threads", 1) > 1)
+]
+"""The workloads whose critical sections change the resource, and that a lock without optional methods can run. In
+``reentrant`` the exception strikes the nested acquire instead."""
 
 
 def run_useless(lock: str, **settings: object) -> Result:
@@ -88,6 +100,33 @@ def test_a_key_that_stays_after_a_refusal_is_reported(tmp_path: Path) -> None:
     assert "kept k0 for 2.0" in found.explanation
     assert result.folder is not None
     assert rejudge(result.folder).verdicts["keys"] == found
+
+
+@pytest.mark.parametrize(
+    ("workload", "updates"),
+    [
+        ("mutex", True),
+        *(pytest.param(name, True, marks=pytest.mark.slow) for name in UPDATING if name != "mutex"),
+        (f"{MODULE}:ReleaseAnyway", False),
+    ],
+)
+def test_a_lock_that_interrupts_each_critical_section_is_not_tested(workload: str, updates: bool) -> None:
+    result = run_useless("InterruptsSections", workload=workload, time_limit=5.0)
+    found = result.verdicts["resource"]
+    assert found.applies is updates
+    if updates:
+        assert result.valid is not True, "queue finds a violation besides"
+        assert re.fullmatch(
+            r"0 of [\d,]+ critical sections ended on their own, too few .*: [\d,]+ interrupted.*", found.explanation
+        )
+    if workload == "mutex":
+        assert (result.valid, found.explanation in result.reason) == (None, True)
+
+
+def test_a_lock_under_which_no_client_reaches_the_resource_is_not_tested() -> None:
+    result = run_useless("HidesTheResource", time_limit=5.0)
+    assert result.valid is None
+    assert "without an answer of the resource" in result.reason
 
 
 def test_a_release_that_waits_for_the_next_acquire_is_reported(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import socket
 import threading
 import time
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from harness.lock_impls.redis_client import RedisClient
 from harness.lock_impls.redlock import Redlock
@@ -15,6 +16,10 @@ from harness.worker.client import Client
 from harness.worker.workloads.mutex import MutexWorkload
 
 HANGS_AFTER = 3
+
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    raise OSError("no route to the resource")
 
 
 class Token:
@@ -43,6 +48,26 @@ class PatientToken(Token):
         deadline = time.monotonic() + timeout
         while not (granted := super().acquire(timeout)) and time.monotonic() < deadline:
             time.sleep(0.05)
+        return granted
+
+
+class InterruptsSections(PatientToken):
+    """Raises KeyboardInterrupt in the main thread soon after each grant."""
+
+    def acquire(self, timeout: float) -> bool:
+        granted = super().acquire(timeout)
+        if granted:
+            threading.Timer(0.004, _thread.interrupt_main).start()
+        return granted
+
+
+class HidesTheResource(PatientToken):
+    """After its first grant no socket connects, so no client reaches the resource."""
+
+    def acquire(self, timeout: float) -> bool:
+        granted = super().acquire(timeout)
+        if granted:
+            socket.create_connection = refuse  # type: ignore[assignment]
         return granted
 
 
@@ -132,6 +157,7 @@ class ReleaseAnyway(MutexWorkload):
     """Clients release the lock whether they were granted it or not."""
 
     name: ClassVar = "release-anyway"
+    updates: ClassVar = False
 
     @staticmethod
     def run(client: Client) -> None:

@@ -16,6 +16,7 @@ class CounterWorkload:
     """Additions to a counter in the lock's own service (if the lock has ``increment()``), otherwise in the resource."""
 
     name: ClassVar = "counter"
+    updates: ClassVar = True
 
     @staticmethod
     def stock(settings: ClientSettings, duration: float) -> dict[str, Any]:

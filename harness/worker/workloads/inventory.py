@@ -21,6 +21,7 @@ class InventoryWorkload:
     """Sales of items ``i0``, ``i1``, ... with a stock of three each: no item may be oversold."""
 
     name: ClassVar = "inventory"
+    updates: ClassVar = True
 
     @staticmethod
     def stock(settings: ClientSettings, duration: float) -> dict[str, int]:

@@ -13,6 +13,7 @@ class MutexWorkload:
     """Read-modify-write of a counter under the lock: two overlapping critical sections lose an update."""
 
     name: ClassVar = "mutex"
+    updates: ClassVar = True
 
     @staticmethod
     def stock(settings: ClientSettings, duration: float) -> dict[str, int]:

@@ -17,6 +17,7 @@ class OrderWorkload:
     """Orders ``o0``, ``o1``, ...: each must be processed once, by the first client that acquires its lock."""
 
     name: ClassVar = "order"
+    updates: ClassVar = True
 
     @staticmethod
     def stock(settings: ClientSettings, duration: float) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class RedPacketWorkload:
     The resource ``p0/c3`` holds the share of client ``c3`` in packet ``p0``."""
 
     name: ClassVar = "red-packet"
+    updates: ClassVar = True
 
     @staticmethod
     def stock(settings: ClientSettings, duration: float) -> dict[str, Any]:
