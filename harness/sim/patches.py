@@ -99,7 +99,7 @@ def _socket_replacements() -> Iterator[Replacement]:
     yield socket, "getaddrinfo", dispatch(socket.getaddrinfo, _getaddrinfo)
     yield socket, "socketpair", dispatch(socket.socketpair, lambda task, *args: socketpair(task))  # noqa: ARG005
     if fcntl is not None:
-        yield fcntl, "fcntl", dispatch(fcntl.fcntl, control_socket)
+        yield fcntl, "fcntl", _by_descriptor(fcntl.fcntl, control_socket)
     yield socket, "gethostbyname", dispatch(socket.gethostbyname, _gethostbyname)
     yield socket, "gethostbyname_ex", dispatch(socket.gethostbyname_ex, _host_entry)
     yield socket, "gethostbyaddr", dispatch(socket.gethostbyaddr, _host_entry)
@@ -179,16 +179,21 @@ def _lacking(name: str) -> Callable[..., Any]:
     return refuse
 
 
-def _of_descriptor(name: str, real: Callable[..., Any], simulated: Callable[..., Any]) -> Replacement:
-    """Return the replacement of a function of ``os`` whose first argument may be the descriptor of a simulated socket;
-    other descriptors are those of real files."""
+def _by_descriptor(real: Callable[..., Any], simulated: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the replacement of a function whose first argument may be the descriptor of a simulated socket, or an
+    object that has one; other descriptors are those of real files."""
 
     def virtual(task: Task, fd: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(fd, int) and fd >= FIRST_FD:
+        number = fd.fileno() if hasattr(fd, "fileno") else fd
+        if isinstance(number, int) and number >= FIRST_FD:
             return simulated(task, fd, *args, **kwargs)
         return real(fd, *args, **kwargs)
 
-    return os, name, dispatch(real, virtual)
+    return dispatch(real, virtual)
+
+
+def _of_descriptor(name: str, real: Callable[..., Any], simulated: Callable[..., Any]) -> Replacement:
+    return os, name, _by_descriptor(real, simulated)
 
 
 def _descriptor_replacements() -> Iterator[Replacement]:

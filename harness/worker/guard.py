@@ -17,18 +17,28 @@ from greenlet import getcurrent
 
 from harness.sim import kernel
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 REFUSED: Final = frozenset(
     {"os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system", "os.kill", "os.killpg", "subprocess.Popen"}
 )
 """Audit events of calls that no simulated process can make."""
 _CHANGES: Final = {
     "os.mkdir": (0,), "os.rename": (0, 1), "os.link": (0, 1), "os.symlink": (1,), "os.remove": (0,), "os.rmdir": (0,),
-    "os.truncate": (0,), "sqlite3.connect": (0,), "shutil.copyfile": (1,), "dbm.open": (0,),
+    "os.truncate": (0,), "os.chmod": (0,), "os.chown": (0,), "os.utime": (0,), "os.setxattr": (0,),
+    "os.removexattr": (0,), "sqlite3.connect": (0,), "shutil.copyfile": (1,), "dbm.open": (0,),
 }  # fmt: skip
 """Audit events that change a file → the positions of the paths among their arguments."""
-_DESCRIPTORS: Final = frozenset({"fcntl.flock", "fcntl.lockf", "os.lockf"})
-"""Audit events that lock the file of the descriptor that is their first argument. A simulated client cannot use
-``fcntl.fcntl`` with a file."""
+_DESCRIPTORS: Final = frozenset({"fcntl.flock", "fcntl.lockf", "os.lockf", "msvcrt.locking", "fcntl.fcntl"})
+"""Audit events that lock the file of the descriptor that is their first argument; ``fcntl.fcntl`` does so with some
+commands only."""
+_LOCKING: Final = frozenset(
+    getattr(fcntl, name) for name in ("F_SETLK", "F_SETLKW", "F_OFD_SETLK", "F_OFD_SETLKW") if hasattr(fcntl, name)
+)
+"""Commands of ``fcntl.fcntl`` that lock a file."""
 _NETWORK: Final = frozenset({"socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socket.sendto"})
 _NOTICED: Final = frozenset({"open", *_CHANGES, *_DESCRIPTORS, *REFUSED, *_NETWORK})
 _ELSEWHERE: Final = ("/dev/", "/proc/", "/sys/")
@@ -58,15 +68,6 @@ class SharedFiles:
         self.hosts.setdefault(name, set()).add(host)
         if writes:
             self.changed.add(name)
-
-    def note_lock(self, host: str, descriptor: int) -> None:
-        """Note that a host locks an open file."""
-        try:
-            path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
-        except OSError:  # a simulated socket, or a system without /proc
-            return
-        if path.startswith("/"):
-            self.note(host, path, writes=True)
 
     def shared(self) -> list[tuple[str, list[str]]]:
         """Return the paths that several hosts used and at least one changed, with the hosts."""
@@ -120,12 +121,25 @@ def _on_event(event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             files.note(task.host.name, args[0], writes=_writes(args[1], args[2]), imports=imports)
         elif event in _DESCRIPTORS:
-            files.note_lock(task.host.name, args[0])
+            if event != "fcntl.fcntl" or args[1] in _LOCKING:
+                _note_lock(task, event, args[0])
         else:
             for position in _CHANGES[event]:
                 files.note(task.host.name, args[position], writes=True, imports=imports)
     finally:
         _looking = False
+
+
+def _note_lock(task: kernel.Task, event: str, descriptor: int) -> None:
+    """Note that a client locks an open file. Without /proc the file has no name, so the lock itself makes the run
+    unknown."""
+    try:
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    except OSError:
+        task.kernel.unsupported.setdefault(event, task.host.name)
+        return
+    if path.startswith("/"):
+        files.note(task.host.name, path, writes=True)
 
 
 def _writes(mode: Any, flags: Any) -> bool:

@@ -27,6 +27,9 @@ DOUBTS = {
     "CacheFile": "used the same file",
     "SharedMemoryBlock": "called _posixshmem.shm_open, which the simulator lacks",
     "LockedFile": "used the same file",
+    "ControlledFile": "used the same file",
+    "LinkedFile": "used the same file",
+    "DatedFolder": "used the same file",
     "ExitsWith0": "ended itself with exit status 0",
     "ExitsWith1InRelease": "ended itself with exit status 1",
     "Cancelled": "acquire of the lock raised CancelledError",
@@ -49,6 +52,7 @@ HANGING = ("Loops", "LoopsInC", "SleepsZero")
 @pytest.fixture(autouse=True)
 def name_of_shared_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOSTILE", tmp_path.name)
+    monkeypatch.setenv("HOSTILE_FOLDER", str(tmp_path))
 
 
 @pytest.fixture
