@@ -160,7 +160,8 @@ class Section(Runner):
         record = self._sim.listening(player.node, self._record)
 
         def main(checkpoint: Checkpoint) -> None:
-            one = client(self._job(player.node), record, checkpoint, World().find_lock(self._plan.lock))
+            job = self._job(player.node)
+            one = client(job, record, checkpoint, World(job.life).find_lock(self._plan.lock))
             self._clients.append(one)
             player.warm.wait()
             player.granted = self._warm_up(one)

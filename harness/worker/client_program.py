@@ -79,6 +79,11 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
         """The client's first process number, far from those of its other lives."""
         return int(self.node.removeprefix("c")) + self.generation * GENERATION
 
+    @property
+    def life(self) -> str:
+        """Name of this life of the client in all runs: no other seed, client or life has it."""
+        return f"{self.plan.seed}/client/{self.node}/{self.process}"
+
 
 class LockPreparation(msgspec.Struct, frozen=True, kw_only=True):
     """Arguments for preparing a lock that needs time to start, such as a program in another language. They are sent

@@ -31,6 +31,7 @@ from harness.plugins import object_in, search_working_directory
 
 from . import client_program
 from .client_program import ClientJob
+from .salted_hash import salted_hash
 
 CONNECTING: Final = frozenset(
     {"redis", "kazoo", "pymysql", "pymemcache", "etcd3", "grpc", "google", "hazelcast", "pg8000", "consul", "nats"}
@@ -45,20 +46,23 @@ _code: Final[dict[str, CodeType]] = {}
 def run(job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> None:
     """Run one life of a client in a world of its own, after the plan's ``stagger``; a
     :data:`harness.clusters.base.HostProgram`."""
-    lock = World().find_lock(job.plan.lock)
+    lock = World(job.life).find_lock(job.plan.lock)
     if job.generation == 0:
         time.sleep(job.plan.stagger * job.process)
     client_program.run(job, record, checkpoint, lock)
 
 
 class World:
-    """Private copies of the code under test. A module is executed when it is first imported in this world."""
+    """Private copies of the code under test. A module is executed when it is first imported in this world.
 
-    def __init__(self) -> None:
+    ``life`` names the life of a client, which decides the hashes of texts.
+    """
+
+    def __init__(self, life: str) -> None:
         self._package = ""
         """The installed package that has the lock's class, if the user named the class."""
         self._modules: dict[str, ModuleType] = {}
-        self._builtins = {**vars(builtins), "__import__": self._import}
+        self._builtins = {**vars(builtins), "__import__": self._import, "hash": salted_hash(life.encode())}
 
     def find_lock(self, name: str) -> LockClass:
         """Return the lock for a name, as :func:`harness.lock_impls.catalogue.resolve` does; a user's class is this

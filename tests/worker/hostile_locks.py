@@ -62,6 +62,13 @@ class GuardedByDict(ModuleDict):
         return super().acquire(timeout) and bool(self.redis.set(self.key, "1"))
 
 
+class HashedName(_Lock):
+    """The name of the key contains ``hash()`` of a text, which differs between processes."""
+
+    def __init__(self, redis: Any, key: str, ttl: float) -> None:
+        super().__init__(redis, f"lock-{hash(('orders', key)) % 10**9}", ttl)
+
+
 class ClassLock(_Lock):
     """A lock of threads, common to all instances, guards a SET that would always succeed."""
 

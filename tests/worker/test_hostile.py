@@ -16,6 +16,7 @@ from harness.plan import FaultSpec, Plan
 from harness.run.processes import workers
 from harness.run.store import HISTORY, LATEST
 from harness.run.verdicts.judging import Result
+from harness.worker.salted_hash import salted_hash
 from harness.worker.watchdog import Limits
 
 MODULE = f"{__package__}.hostile_locks"
@@ -98,6 +99,19 @@ def test_state_in_a_module_or_a_class_is_not_shared_between_clients(lock: str) -
     result = run_hostile(lock)
     assert result.valid is False
     assert result.verdicts["mutual-exclusion"].valid is False
+
+
+def test_two_clients_have_different_hashes_of_texts() -> None:
+    result = run_hostile("HashedName")
+    assert result.valid is False
+    assert result.verdicts["mutual-exclusion"].valid is False
+    one, again, other = (salted_hash(life) for life in (b"c0", b"c0", b"c1"))
+    for value in ("k0", b"k0", ("k0", 1), frozenset({"k0"})):
+        assert one(value) == again(value) != other(value)
+    for value in ("", b"", 7, -1, 2.5, None, (1, 2), frozenset({1})):
+        assert one(value) == hash(value)
+    with pytest.raises(TypeError, match="unhashable type: 'list'"):
+        one(("k0", []))
 
 
 INSTALLED = """
