@@ -15,7 +15,8 @@ moves). There are these cases at the moment at which the later grant returned:
   key was written on a server, if that was recorded.
 - The lease had not ended by any clock: the cause is the *service*, which granted what it had promised to another client
   (etcd 11456). It has a bug, or lost its state: a restart without its data, or a failover to a replica that lagged
-  behind.
+  behind. A key that was written with less than a tenth of the stated lease is such a bug too: seconds, for example, were
+  read as milliseconds. The stated lease counts then.
 
 By a server's clock, the lease ends as long after the promise as the lease is long. It had ended by a clock that showed
 that time at any moment from the promise to the later grant: an expired lease is gone, even if the clock is set back
@@ -61,6 +62,9 @@ from .faults import STILL, faults_among
 from .holds import FOREVER, Holds
 
 BLAMES: Final[tuple[Blame, ...]] = ("service", "clock", "client")
+SHORT: Final = 10
+"""The stated lease divided by the longest one that is too short to be this lease. Servers that count whole seconds may
+cut a lease to a half."""
 UNRENEWED: Final = 3
 """The ttl divided by the part of it that is left at least when a library renews a lease."""
 
@@ -93,6 +97,8 @@ class Ruling:
     gained_ns: int = 0
     over: int = 0
     servers: int = 0
+    kept_ns: int | None = None
+    """For how long the service kept a lease that is far shorter than the stated one."""
     hindered: str = ""
     """Reason why a client could not renew a lease that it did not state, or learned too late that it had one."""
 
@@ -149,7 +155,7 @@ class Leases:
         if stopped_ns is not None and stopped_ns + own.end_ns - own.given_ns <= granted_ns:
             ended_ns = stopped_ns + own.end_ns - own.given_ns
             return replace(own, end_ns=ended_ns), Ruling("client", hindered="was stopped before it got the answer")
-        return lease, ruling
+        return lease, replace(ruling, kept_ns=self._kept_ns(found, earlier))
 
     def _lease(self, found: Holds, row: int) -> Lease:
         """Return the lease of a hold. If the grant does not say it, it began when the key was written on a server: the
@@ -157,15 +163,31 @@ class Leases:
         lease = lease_of(found, row)
         if found.lease_end[row] != FOREVER or lease.end_ns == FOREVER:
             return lease
-        end_ns = self.written_end(found.view.keys[found.key[row]], lease.client, lease.requested_ns, lease.given_ns)
+        key, stated_ns = found.view.keys[found.key[row]], lease.end_ns - lease.given_ns
+        end_ns = self.written_end(key, lease.client, lease.requested_ns, lease.given_ns, stated_ns)
         return lease if end_ns is None else replace(lease, end_ns=min(end_ns, lease.end_ns))
 
-    def written_end(self, key: str, client: str, requested_ns: int, given_ns: int) -> int | None:
-        """Return the end (ns) of the lease that a client's call for a key began, as the servers recorded it; None if
-        they recorded none."""
+    def written_end(self, key: str, client: str, requested_ns: int, given_ns: int, stated_ns: int) -> int | None:
+        """Return the end (ns) of the lease that a client's call for a key began, as the servers recorded it.
+
+        None if they recorded none, or one that is far shorter than the lock states (``stated_ns``)."""
+        written = self._during(key, client, requested_ns, given_ns)
+        return None if written is None or _too_short(written, stated_ns) else written[1]
+
+    def _during(self, key: str, client: str, requested_ns: int, given_ns: int) -> tuple[int, int] | None:
+        """Return the lease (ns, from and until) that ends last among those that a client wrote during a call."""
         written = self._written.get((key, client), [])
         call = written[bisect_left(written, (requested_ns,)) : bisect_left(written, (given_ns + 1,))]
-        return max((end for _, end in call), default=None)
+        return max(call, key=lambda lease: lease[1], default=None)
+
+    def _kept_ns(self, found: Holds, row: int) -> int | None:
+        """Return for how long (ns) the servers were to keep the key of a hold, if that is far shorter than its
+        lease."""
+        lease = lease_of(found, row)
+        written = self._during(found.view.keys[found.key[row]], lease.client, lease.requested_ns, lease.given_ns)
+        if lease.end_ns == FOREVER or written is None or not _too_short(written, lease.end_ns - lease.given_ns):
+            return None
+        return written[1] - written[0]
 
     def _stopped(self, lease: Lease) -> int | None:
         """Return when the client was first stopped during the call for the lease (ns)."""
@@ -199,6 +221,10 @@ class Leases:
         return clock.over(max(lease.requested_ns, granted_ns - self._ttl), granted_ns, ends_ns, granted_ns)
 
 
+def _too_short(written: tuple[int, int], stated_ns: int) -> bool:
+    return (written[1] - written[0]) * SHORT < stated_ns
+
+
 def lease_of(found: Holds, row: int) -> Lease:
     """Return the lease of the hold in that row, after all extensions."""
     client = found.view.name(int(found.client[row]))
@@ -213,7 +239,8 @@ def reason(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
     if lease.end_ns == FOREVER:
         return _unstated(lease, ruling, at)
     if ruling.blame == "service":
-        return f"the service had promised the lock to {lease.client} until {at(lease.end_ns)}"
+        kept = "" if ruling.kept_ns is None else f", but its key was written for {in_seconds(ruling.kept_ns)} only"
+        return f"the service had promised the lock to {lease.client} until {at(lease.end_ns)}{kept}"
     if ruling.blame == "client":
         hindered = f"{lease.client} {ruling.hindered}, and " if ruling.hindered else ""
         may = "may have ended" if ruling.hindered else "had ended"
@@ -226,8 +253,9 @@ def reason(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
 def _unstated(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
     if ruling.blame == "client":
         return f"{lease.client} {ruling.hindered} and could not renew its lease"
-    late = f", and any lease ended by {at(ruling.over_ns)} {_clock(ruling)}" if ruling.blame == "clock" else ""
-    return f"{lease.client}'s lock stated no lease{late}"
+    if ruling.blame == "clock":
+        return f"{lease.client}'s lock stated no lease, and any lease ended by {at(ruling.over_ns)} {_clock(ruling)}"
+    return f"the service had granted the lock to {lease.client} without a stated lease, and {lease.client} still held it"
 
 
 def _clock(ruling: Ruling) -> str:

@@ -258,7 +258,7 @@ def _lease(columns: View, leases: Leases, row: Row, value: dict[str, Any]) -> in
     if returned == NEVER:
         return stated
     asked, given = int(columns.time[invoked]), int(columns.time[returned])
-    end = leases.written_end(columns.keys[key], columns.name(client), asked, given)
+    end = leases.written_end(columns.keys[key], columns.name(client), asked, given, stated)
     return int(max(0, min(asked + stated if end is None else end, given + stated) - given))
 
 

@@ -91,10 +91,10 @@ def late_answer(begin: float, *, client: str = "c1", left: float | None = None, 
     return story.release("c0", 5.5).release("c1", 9.5).history()
 
 
-def late_grant(granted: float, *, written: float = 1.1, by: str = "c0") -> History:
+def late_grant(granted: float, *, written: float = 1.1, by: str = "c0", left: float = 2.0) -> History:
     """c0 asks at 1 s, and the key is written at 1.1 s with a lease of 2 s. The answer comes at 1.6 s."""
     story = Story(lease=2.0).acquire("c0", 1.0, 1.6).acquire("c1", 1.2, granted)
-    story.server_key(written, "a", by=by, left=2.0)
+    story.server_key(written, "a", by=by, left=left)
     return story.release("c0", 9.0).release("c1", 9.5).history()
 
 
@@ -103,6 +103,8 @@ CASES: dict[str, tuple[History, Blame]] = {
     "a lease that lasts on the server": (late_grant(3.0), "service"),
     "a lease of another client on the server": (late_grant(3.2, by="c2"), "service"),
     "a lease that the server had before": (late_grant(3.2, written=0.9), "service"),
+    "a server rounds the lease down": (late_grant(2.0, left=0.8), "client"),
+    "a lease in the wrong unit": (late_grant(2.0, left=0.002), "service"),
     "all clocks are true": (overlap_history(same, 2.0), "service"),
     "just before the lease ends": (overlap_history(same, 3.099), "service"),
     "just when it ends": (overlap_history(same, 3.1), "client"),
@@ -282,6 +284,12 @@ def test_explanations_name_the_clock_and_the_time() -> None:
     assert sentence(two) == (
         f"{begin}c0's lease lasted until 3.100 s, but it ended at 1.500 s by 2 of 5 servers' clocks (n2's had gained "
         "3.000 s)"
+    )
+    assert sentence(late_grant(2.0, left=0.002)).endswith(
+        "the service had promised the lock to c0 until 3.600 s, but its key was written for 0.002 s only"
+    )
+    assert sentence(no_lease(same, 2.0)) == (
+        f"{begin}the service had granted the lock to c0 without a stated lease, and c0 still held it"
     )
     assert sentence(no_lease(jump(1.5, 3.0), 2.0)) == (
         f"{begin}c0's lock stated no lease, and any lease ended by 1.500 s by n1's clock, which had gained 3.000 s"
