@@ -65,7 +65,7 @@ def _raise_deadlock() -> None:
 class Life:
     """One incarnation of a host, from start to kill. ``state`` is RUNNING, FROZEN or DEAD."""
 
-    __slots__ = ("backlog", "exit_functions", "inbox", "main", "name", "pools", "rng", "state")
+    __slots__ = ("backlog", "environment", "exit_functions", "inbox", "main", "name", "pools", "rng", "state")
 
     def __init__(self, name: str, rng: Random) -> None:
         self.name = name
@@ -79,6 +79,8 @@ class Life:
         """The main thread of a client's program; None until it starts, and on hosts without one."""
         self.pools: dict[threading.Thread, Callable[[], Any]] = {}
         """Threads of the pools of ``concurrent.futures``, each with a weak reference to its pool."""
+        self.environment: dict[Any, Any] | None = None
+        """Variables of the environment, encoded; None until they are first used."""
         self.exit_functions: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = []
         """Functions registered with ``atexit``, with their arguments."""
 
@@ -330,7 +332,7 @@ class Kernel:
         self._until = True
 
     def run(self) -> None:
-        """Run events until :meth:`finish`; :meth:`close` must follow.
+        """Run events until :meth:`finish`; it may be called again, and :meth:`close` must follow.
 
         Raises the first exception that a task raised, or :class:`SimulationDeadlock` if no event is left.
 
@@ -338,7 +340,8 @@ class Kernel:
         at times that depend on earlier work of the process, so the same seed would give different histories.
         """
         global running, ended
-        self._collecting = gc.isenabled()
+        self._until = False
+        self._collecting |= gc.isenabled()
         gc.disable()
         running, ended = self, False
         try:

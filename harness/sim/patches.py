@@ -28,7 +28,7 @@ from greenlet import getcurrent
 
 from harness.errors import UsageError
 
-from . import captured, clocks, pools, randomness, threads
+from . import captured, clocks, environment, pools, randomness, threads
 from . import select as sim_select
 from .dispatch import Replacement, StandsForClasses, bound_alike, dispatch, dispatch_new
 from .kernel import DEAD, SimulationClosed, Task, Unsupported
@@ -253,6 +253,7 @@ def _replacements() -> Iterator[Replacement]:
     yield from threads.replacements()
     yield from pools.replacements()
     yield from randomness.replacements()
+    yield from environment.replacements()
     yield from _process_replacements()
     yield from _lacking_replacements()
 

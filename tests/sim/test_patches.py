@@ -128,6 +128,32 @@ def test_random_values_depend_on_the_seed_and_the_host() -> None:
         assert all(x != y for x, y in zip(first[:8], other[:8], strict=True))
 
 
+def test_each_process_has_an_environment_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that keeps the name of its owner there would otherwise take other clients for itself."""
+    monkeypatch.setenv("OF_ALL", "real")
+    monkeypatch.delenv("OWNER", raising=False)
+    world = TwoHostWorld()
+
+    def main() -> list[str | None]:
+        os.environ.setdefault("OWNER", socket.gethostname())
+        before = os.environ.pop("OF_ALL")
+        return [before, os.getenv("OF_ALL"), os.environ["OWNER"], os.environ.copy()["OWNER"]]
+
+    def other() -> list[str | None]:
+        time.sleep(1)
+        before = os.getenv("OWNER")
+        return [before, *main()]
+
+    tasks = [world.a.spawn(lambda: world.results.append(main()))]
+    assert [*world.run(other, on=world.b), *tasks]
+    assert world.results == [["real", None, "a", "a"], [None, "real", None, "b", "b"]]
+    assert (os.environ["OF_ALL"], os.getenv("OWNER")) == ("real", None)
+    child = [sys.executable, "-c", "import os; print(os.environ['OF_ALL'])"]
+    assert subprocess.run(child, capture_output=True, check=True).stdout.strip() == b"real", (
+        "the variables of C programs were not changed"
+    )
+
+
 def test_each_host_has_a_name_and_a_hardware_address_of_its_own() -> None:
     """A lock whose owner is machine:pid would otherwise take the holds of other machines for its own."""
 
