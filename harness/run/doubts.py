@@ -12,15 +12,21 @@ from harness.plan import Plan
 from harness.wording import listed
 from harness.worker.guard import files
 
+from .separate_servers import excluded_otherwise
 
-def doubts(plan: Plan, cluster: SimCluster, history: History) -> dict[str, Any]:
+
+def doubts(plan: Plan, cluster: SimCluster, history: History, *, separately: bool = False) -> dict[str, Any]:
     """Return what the stop entry says about the evidence in a history; empty if there is no doubt about it.
 
     ``doubt`` has the reasons why the run proves nothing, as one sentence. ``contacted`` is a list with the only client
-    that sent messages to servers, if others requested the lock too.
+    that sent messages to servers, if others requested the lock too. With ``separately``, clients with servers of their
+    own are compared besides, which takes more simulations.
     """
     found: dict[str, Any] = {}
-    if reasons := "; ".join(_doubts(plan, cluster, history)):
+    reasons = "; ".join(_doubts(plan, cluster, history))
+    if not reasons and separately and any(call.outcome == "ok" for call in history.calls("acquire")):
+        reasons = excluded_otherwise(plan) or ""
+    if reasons:
         found["doubt"] = reasons
     contacted = [client for client in names(cluster.hosts, "client") if _contacted(cluster, client)]
     requested = {call.invoke.node for call in history.calls("acquire", "add")}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from harness.clusters.base import HostProgram
 from harness.clusters.client_host import AGENT
 from harness.clusters.kinds import KINDS
 from harness.clusters.sim.cluster import SimCluster
@@ -33,7 +34,7 @@ def _no_report(line: str) -> None:
     """No-op progress callback."""
 
 
-def open_simulated(plan: Plan) -> SimCluster:
+def open_simulated(plan: Plan, program: HostProgram = world.run) -> SimCluster:
     """Open the simulated cluster of a completed plan. Each life of a client gets its own copy of the user's modules."""
     find_lock(plan.lock)  # the simulator replaces parts of libraries, such as grpc, that are loaded when it begins
     cluster = SimCluster(
@@ -43,7 +44,7 @@ def open_simulated(plan: Plan) -> SimCluster:
         seed=plan.seed,
         resource=Resource(plan.fencing, stock_of(plan)).answer,
         options=plan.server_options,
-        program=world.run,
+        program=program,
         shuffle=plan.shuffle,
     )
     for delay in plan.delays:

@@ -100,7 +100,7 @@ def run(argument: bytes, channel: Channel) -> bytes:
         cast("Cluster", tapped),
         writer=_EntrySender(channel),
         progress=_ProgressSender(channel) if request.reports_progress else None,
-        doubts=partial(doubts, plan, cluster),
+        doubts=partial(doubts, plan, cluster, separately=True),
     )
     try:
         with _interrupted_by_sigint(cluster), contextlib.nullcontext() if log is None else log.places.watching_tasks():

@@ -202,6 +202,85 @@ class DatedFolder(_Lock):
         os.utime(os.environ["HOSTILE_FOLDER"])
 
 
+class OwnFiles(FileLock):
+    """Each client has a file of its own, and is refused while another client has one."""
+
+    def acquire(self) -> bool:  # type: ignore[override]
+        self.redis.ping()
+        files = [self.path.with_suffix(f".c{number}") for number in range(5)]
+        if any(file.exists() for file in files):
+            return False
+        files[int(socket.gethostname()[1:])].touch()
+        return True
+
+    def release(self) -> None:
+        self.path.with_suffix(f".{socket.gethostname()}").unlink()
+
+
+class _Flag(_Lock):
+    """Sends a command with each call, and excludes the clients by a flag of the process."""
+
+    def acquire(self) -> bool:  # type: ignore[override]
+        self.redis.ping()
+        if self.flag():
+            return False
+        self.set_flag(on=True)
+        return True
+
+    def release(self) -> None:
+        self.redis.ping()
+        self.set_flag(on=False)
+
+    def flag(self) -> bool:
+        raise NotImplementedError
+
+    def set_flag(self, *, on: bool) -> None:
+        raise NotImplementedError
+
+
+class ModuleAttribute(_Flag):
+    """The flag is an attribute of a module of the standard library."""
+
+    def flag(self) -> bool:
+        return getattr(tempfile, "tempdir", None) == "held"
+
+    def set_flag(self, *, on: bool) -> None:
+        tempfile.tempdir = "held" if on else None
+
+
+class Variable(_Flag):
+    """The flag is a variable of the environment."""
+
+    def flag(self) -> bool:
+        return "HOSTILE_HELD" in os.environ
+
+    def set_flag(self, *, on: bool) -> None:
+        if on:
+            os.environ["HOSTILE_HELD"] = "1"
+        else:
+            del os.environ["HOSTILE_HELD"]
+
+
+class SocketTimeout(_Flag):
+    """The flag is the standard library's default of timeouts."""
+
+    def flag(self) -> bool:
+        return socket.getdefaulttimeout() == 77.0
+
+    def set_flag(self, *, on: bool) -> None:
+        socket.setdefaulttimeout(77.0 if on else None)
+
+
+class WorkingDirectory(_Flag):
+    """The flag is the working directory of the process."""
+
+    def flag(self) -> bool:
+        return Path.cwd() == Path("/")
+
+    def set_flag(self, *, on: bool) -> None:
+        os.chdir("/" if on else os.environ["HOSTILE_FOLDER"])
+
+
 class ExitsWith0(_Lock):
     def acquire(self, timeout: float) -> bool:
         os._exit(0)

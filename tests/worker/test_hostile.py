@@ -47,6 +47,8 @@ DOUBTS = {
     "Forks": "called os.fork, which the simulator lacks",
     "ForksQuietly": "called os.fork, which the simulator lacks",
 }
+EXCLUDED = "c0 and c1 exclude each other even if each has servers of its own"
+DOUBTS |= dict.fromkeys(("OwnFiles", "ModuleAttribute", "SocketTimeout", "WorkingDirectory"), EXCLUDED)
 HANGING = ("Loops", "LoopsInC", "SleepsZero")
 
 
@@ -93,8 +95,8 @@ def test_the_code_that_did_not_yield_is_named(lock: str) -> None:
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("lock", ["GuardedByDict", "ClassLock"])
-def test_state_in_a_module_or_a_class_is_not_shared_between_clients(lock: str) -> None:
+@pytest.mark.parametrize("lock", ["GuardedByDict", "ClassLock", "Variable"])
+def test_state_in_a_module_a_class_or_the_environment_is_not_shared_between_clients(lock: str) -> None:
     """On real machines each client has its own, so two hold the lock."""
     result = run_hostile(lock)
     assert result.valid is False
@@ -186,6 +188,11 @@ def test_modules_whose_compiled_forms_no_client_can_write_are_no_shared_files(
 def test_shared_files_can_be_accepted(tmp_path: Path) -> None:
     plan = Plan(lock=f"{MODULE}:FileLock", time_limit=3.0, shared_files=True)
     assert run(plan, store=tmp_path).valid is True
+
+
+def test_clients_that_may_share_files_are_not_compared_with_separate_servers() -> None:
+    result = run(Plan(lock=f"{MODULE}:OwnFiles", time_limit=3.0, shared_files=True))
+    assert result.valid is True, result.reason
 
 
 def test_a_sound_lock_beside_them_is_valid() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -124,19 +124,29 @@ class SimCluster(LinkMethods):
         return RESOURCE, RESOURCE_PORT
 
     def run(self, main: Callable[[], None]) -> None:
+        with self.session() as run:
+            run(main)
+
+    @contextlib.contextmanager
+    def session(self) -> Iterator[Callable[[Callable[[], None]], None]]:
+        """Yield a function that runs code with the cluster; see :meth:`run`. After each call the cluster stands still,
+        and at the end of the context it is closed."""
+        with virtual(), blaming(self.kind):
+            try:
+                yield self._run
+            finally:
+                if self._keys is not None:
+                    self._keys.lapse(self._kernel.now)
+                self._kernel.close()
+
+    def _run(self, main: Callable[[], None]) -> None:
         def control() -> None:
             time.sleep(SETTLE)
             main()
             self._kernel.finish()
 
-        with virtual(), blaming(self.kind):
-            self._control.spawn(control)
-            try:
-                self._kernel.run()
-            finally:
-                if self._keys is not None:
-                    self._keys.lapse(self._kernel.now)
-                self._kernel.close()
+        self._control.spawn(control)
+        self._kernel.run()
 
     def steer(self, decide: Callable[[], None]) -> Steering:
         """Let ``decide`` choose the next event from now on; of timers only those of clients are choices."""
