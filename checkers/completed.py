@@ -36,7 +36,7 @@ def too_few_completed(found: Holds, by_key: Mapping[str, list[Access]]) -> str |
     if complete.sum() < ENOUGH * len(found):
         return _few(complete, flaws)
     clients = np.unique(found.client[complete])
-    if len(clients) == 1:
+    if len(clients) == 1 < len(np.unique(found.client)):
         return f"only critical sections of {columns.name(int(clients[0]))} ended on their own, so they did not compete"
     if not _changed(columns, by_key):
         return f"none of {counted(len(found), 'critical section')} changed the resource"
