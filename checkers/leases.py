@@ -15,8 +15,8 @@ moves). There are these cases at the moment at which the later grant returned:
   key was written on a server, if that was recorded.
 - The lease had not ended by any clock: the cause is the *service*, which granted what it had promised to another client
   (etcd 11456). It has a bug, or lost its state: a restart without its data, or a failover to a replica that lagged
-  behind. A key that was written with less than a tenth of the stated lease is such a bug too: seconds, for example, were
-  read as milliseconds. The stated lease counts then.
+  behind. A key that was written with less than a tenth of the stated lease is such a bug, too: for example, seconds
+  were read as milliseconds. The stated lease counts then.
 
 By a server's clock, the lease ends as long after the promise as the lease is long. It had ended by a clock that showed
 that time at any moment from the promise to the later grant: an expired lease is gone, even if the clock is set back
@@ -255,7 +255,9 @@ def _unstated(lease: Lease, ruling: Ruling, at: Callable[[int], str]) -> str:
         return f"{lease.client} {ruling.hindered} and could not renew its lease"
     if ruling.blame == "clock":
         return f"{lease.client}'s lock stated no lease, and any lease ended by {at(ruling.over_ns)} {_clock(ruling)}"
-    return f"the service had granted the lock to {lease.client} without a stated lease, and {lease.client} still held it"
+    return (
+        f"the service had granted the lock to {lease.client} without a stated lease, and {lease.client} still held it"
+    )
 
 
 def _clock(ruling: Ruling) -> str:

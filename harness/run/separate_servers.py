@@ -102,7 +102,7 @@ class _Holder:
 
     def run(self, job: ClientJob, record: RecordEntry, checkpoint: Checkpoint) -> None:
         """Run the client; a :data:`harness.clusters.base.HostProgram`."""
-        me = client(job, record, checkpoint, World().find_lock(job.plan.lock))
+        me = client(job, record, checkpoint, World(job.life).find_lock(job.plan.lock))
         with contextlib.suppress(Interruption):
             while not (self._leaves or me.over()) and me.acquire("k0") is None:
                 me.sleep(POLL_S)

@@ -18,7 +18,7 @@ def salted_hash(salt: bytes) -> Callable[[Any], int]:
     """
 
     def hash_(value: Any, /) -> int:
-        method = type(value).__hash__
+        method: Any = type(value).__hash__
         if method in _SALTED and value:  # no process salts the empty text
             data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
             return _real(int.from_bytes(blake2b(salt + data, digest_size=_BYTES).digest(), "big", signed=True))

@@ -385,7 +385,12 @@ MUTANTS: dict[str, list[tuple[str, Any, str, Any]]] = {
     ],
     "linearizability": [
         ("nobody knows what servers wrote", Leases, "written_end", lambda *_: None),
-        ("servers wrote all keys at once", Leases, "written_end", lambda self, key, client, asked, given, stated: given),
+        (
+            "servers wrote all keys at once",
+            Leases,
+            "written_end",
+            lambda self, key, client, asked, given, stated: given,
+        ),
         ("an unsure release counts", linearizable, "_unsure", lambda columns, known: set()),
         ("holds end by ok releases alone", linearizable, "_endings", lambda found: []),
         ("a death frees nothing", linearizable, "DIED", (holds.RELEASED,)),

@@ -67,7 +67,7 @@ class HidesTheResource(PatientToken):
     def acquire(self, timeout: float) -> bool:
         granted = super().acquire(timeout)
         if granted:
-            socket.create_connection = refuse  # type: ignore[assignment]
+            socket.create_connection = refuse
         return granted
 
 
