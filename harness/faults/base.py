@@ -164,6 +164,8 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The method of a part of the cluster that does the damage. Tests replace it by one that does nothing; the
     observation must notice that."""
     disturbs: ClassVar[bool] = True
+    only_delays: ClassVar[bool] = False
+    """True if messages arrive later or in another order, and nothing else: no server and no link to one fails."""
     schedule: ClassVar[dict[str, Any]] = {"every": 10.0, "for": 5.0}
     replaces: ClassVar[bool] = False
     """True if the next turn of this fault replaces the previous one, as with a clock that is set again."""

@@ -70,6 +70,7 @@ class Latency(Fault, frozen=True):
     search: ClassVar[dict[str, tuple[Any, ...]]] = {"delay": (0.05, 0.4, 0.02, 1.1), "jitter": (0.0, 0.1)}
     name: ClassVar[str] = "latency"
     beyond_clients: ClassVar[bool] = False
+    only_delays: ClassVar[bool] = True
     fact: ClassVar[str] = "probe"
     summary: ClassVar[str] = "packets between clients and servers are delayed, each by a different time"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})
@@ -95,6 +96,7 @@ class SlowLink(Fault, frozen=True):
 
     name: ClassVar[str] = "slow-link"
     beyond_clients: ClassVar[bool] = False
+    only_delays: ClassVar[bool] = True
     fact: ClassVar[str] = "probe"
     summary: ClassVar[str] = "links between clients and servers carry few bytes a second"
     needs: ClassVar[Needs] = frozenset({NETWORK, TRAFFIC})

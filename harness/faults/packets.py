@@ -123,6 +123,7 @@ class PacketReordering(_PacketFault, frozen=True):
     """Each packet takes up to ``window`` seconds longer, and later ones may overtake it."""
 
     name: ClassVar[str] = "packet-reordering"
+    only_delays: ClassVar[bool] = True
     summary: ClassVar[str] = "packets between clients and servers overtake each other"
     counted: ClassVar[str] = "reordered"
     words: ClassVar[str] = "overtake each other"

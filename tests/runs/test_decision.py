@@ -113,6 +113,9 @@ def test_tokens_that_are_absent_are_broken_if_promised_and_not_tested_if_only_ch
         ("service", ("server-fault",), (), "broken"),
         ("service", ("server-fault",), (fault("client-pause", "c0"),), "broken"),
         ("service", ("server-fault",), (fault("kill-amnesia", "n1"),), "known-limit"),
+        ("service", ("server-fault",), (fault("partition-node", "c0", "n1"),), "known-limit"),
+        ("service", ("server-fault",), (fault("latency", "c0", "n1"),), "broken"),
+        ("service", ("server-fault",), (fault("slow-link", "c0", "n1"), fault("client-crash", "c0")), "broken"),
         ("service", ("always",), (), "known-limit"),
     ],
 )

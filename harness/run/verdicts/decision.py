@@ -13,7 +13,8 @@ from harness.checkers.base import Verdict, Violation
 from harness.checkers.holds import holds
 from harness.documents.lock import LockFacts
 from harness.documents.run import PropertyState, RunWord
-from harness.faults.catalogue import fault_of
+from harness.faults.base import Fault
+from harness.faults.catalogue import FAULTS, fault_of
 from harness.faults.records import FaultRecord
 from harness.history import History
 from harness.lock_impls.base import Limit
@@ -243,4 +244,6 @@ class _Limits:
         return [fault for fault in self.faults if fault.injected_ns <= violation.until_ns]
 
     def _on_servers(self, fault: FaultRecord) -> bool:
-        return fault_of(fault).disturbs and any(not host.startswith("c") for host in fault.hosts)
+        kind = FAULTS.known(fault.fault) or Fault  # also if the record lacks what its description needs
+        fails = kind.disturbs and not kind.only_delays
+        return fails and any(not host.startswith("c") for host in fault.hosts)
