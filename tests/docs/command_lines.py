@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import typer
 
-from harness.cli.main import COMMANDS, app
+from harness.cli.main import COMMANDS, WRONG_USAGE, app
+from harness.cli.verbosity import set_verbose
+from harness.errors import HarnessError
 from harness.lock_impls import catalogue
 from harness.studies.compare.plans import family
 
@@ -20,6 +22,15 @@ WORD_END: Final = re.compile(r"[|;&<>)]|\s#\s|\s{3,}|\s->\s|\.\.\.")
 """Where a command line ends in a text: an operator of the shell, a remark, or an ellipsis."""
 NOT_A_NAME: Final = re.compile(r"[A-Z][A-Z_]*|\d*|.*[/:*?\[\]{}$].*|.*\.toml")
 """A placeholder such as ``LOCK``, a number, a file, a pattern, a variable, or a class such as ``mylock:MyLock``."""
+PLACEHOLDER: Final = re.compile(r"(?<![\w$])[A-Z][A-Z_]+(?!\w)|\.\.\.")
+"""A word such as ``LOCK`` that the reader replaces, and an ellipsis. ``$PASSWORD`` is neither."""
+REMARK: Final = re.compile(r"\s#\s|\s{3,}")
+"""What begins a remark behind a command."""
+BLOCK: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TITLED: Final = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+"""A block with the name of the file that a reader puts it into."""
+WITH_COMMANDS: Final = ("", "sh", "console", "text", "toml", "yaml")
+"""Languages of blocks that may have commands."""
 LOCKS: Final = "--locks"
 """The option that also accepts families of locks, which the shell does not complete."""
 
@@ -106,11 +117,36 @@ def in_shell(script: str) -> Iterator[str]:
 
 def in_markdown(text: str) -> Iterator[str]:
     """Yield the command lines of ``harness`` in the code of a page, in blocks and in the text."""
-    blocks = re.compile(r"^```(?:sh|console|text|toml|yaml)?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-    for block in blocks.findall(text):
-        for line in block.replace("\\\n", " ").splitlines():
+    for language, block in BLOCK.findall(text):
+        for line in block.replace("\\\n", " ").splitlines() if language in WITH_COMMANDS else ():
             found = re.match(r"(?:\$ )?(?:\S*/)?(harness [a-z].*)", line)
             if found and not found[1].startswith("harness:"):
                 yield found[1]
-    for code in re.findall(r"(?<!`)`(harness [a-z][^`]*)`(?!`)", blocks.sub("", text)):
+    for code in re.findall(r"(?<!`)`(harness [a-z][^`]*)`(?!`)", BLOCK.sub("", text)):
         yield re.sub(r"\s+", " ", code)
+
+
+def complete(line: str) -> str:
+    """Return the command of a line as a reader types it: without a remark, and with what is optional.
+
+    It is empty if the line is no whole command: if it has a placeholder such as ``LOCK`` or ``...``, or if the program
+    refuses it because an argument or a value is missing."""
+    line = REMARK.split(line, maxsplit=1)[0]
+    if PLACEHOLDER.search(line):
+        return ""
+    command = re.sub(r"[\[\]]", "", line).strip()
+    try:
+        _parse(root(), shlex.split(command)[1:])
+    except (HarnessError, WRONG_USAGE):
+        return ""
+    finally:
+        set_verbose(False)
+    return command
+
+
+def _parse(command: Any, words: list[str], parent: Any = None) -> None:
+    """Let the program read the words, without doing anything. Raises what it raises if they are wrong."""
+    context = command.make_context(command.name, list(words), parent=parent)
+    if hasattr(command, "resolve_command"):
+        _, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
+        _parse(below, rest, context)

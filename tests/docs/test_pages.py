@@ -1,4 +1,4 @@
-"""The pages: command lines that the program accepts, links that lead somewhere, and commands that end as pages say."""
+"""The pages: command lines that the program accepts, and links that lead somewhere."""
 
 from __future__ import annotations
 
@@ -12,20 +12,10 @@ from typing import Final
 import pytest
 import yaml
 
-from .command_lines import in_markdown, problems
+from .command_lines import complete, in_markdown, problems
+from .page_commands import PAGES, ROOT
 from .scripts import script
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
-CONCEPTS: Final = sorted((ROOT / "docs" / "concepts").glob("*.md"))
-VIOLATED: Final = {
-    "harness run redis-setnx --nemesis client-crash",
-    "harness run redis-fenced --nemesis client-pause --fencing off",
-    "harness run redis-token --nemesis clock-jump",
-    "harness run zookeeper-sequential --nemesis client-pause --fencing off",
-    "harness hunt redlock --faults clock-jump --stop-at-first",
-}
-"""Commands of concept pages that end with a violation; all others end with exit status 0."""
 FENCED: Final = re.compile(r"^(```|~~~).*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -43,6 +33,33 @@ def test_command_lines_are_accepted_by_the_program(page: Path) -> None:
 def test_command_lines_are_found_in_blocks_and_in_text() -> None:
     page = "Text `harness list locks`.\n\n```sh\nharness run redlock --seed 1 \\\n  --runs 2 # twice\n```\n"
     assert list(in_markdown(page)) == ["harness run redlock --seed 1    --runs 2 # twice", "harness list locks"]
+
+
+def test_code_in_another_language_hides_no_command() -> None:
+    page = "```python\nharness = 1\n```\n\nText `harness list locks`.\n\n```python\nx = 2\n```\n"
+    assert list(in_markdown(page)) == ["harness list locks"]
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("harness run redlock --seed 1   three spaces begin a remark ABOUT it", "harness run redlock --seed 1"),
+        ("harness check --follow recordings --model mutex [--out kept]",
+         "harness check --follow recordings --model mutex --out kept"),
+        ("harness run redis-token --servers 'redis://:$PASSWORD@db1'",
+         "harness run redis-token --servers 'redis://:$PASSWORD@db1'"),
+        ("harness doctor", "harness doctor"),
+        ("harness run LOCK", ""),
+        ("harness hunt redlock --scheduler tcp://SCHEDULER:8786", ""),
+        ("harness compare --locks redis-token,...", ""),
+        ("harness run", ""),
+        ("harness scenario", ""),
+        ("harness run redlock --runs", ""),
+        ("harness run redlock --runs n", ""),
+    ],
+)  # fmt: skip
+def test_a_command_is_complete_if_the_program_would_begin_with_it(line: str, command: str) -> None:
+    assert complete(line) == command
 
 
 def anchors(text: str) -> set[str]:
@@ -97,26 +114,6 @@ def test_the_table_of_schemas_has_each_schema_once() -> None:
     assert rows == [(name.removesuffix(".schema.json"), name) for name in published]
 
 
-def commands(page: Path) -> list[str]:
-    """Return the commands of a concept page's blocks."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    return [line for block in blocks for line in block.splitlines()]
-
-
-def test_the_violations_are_commands_of_concept_pages() -> None:
-    assert {line for page in CONCEPTS for line in commands(page)} >= VIOLATED
-
-
-@pytest.mark.slow
-def test_the_sql_lock_of_the_how_to_runs(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "how-to" / "own-lock.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"^```python\n(import pymysql.*?)^```$", page, re.DOTALL | re.MULTILINE)
-    (tmp_path / "sqllock.py").write_text(code, encoding="utf-8")
-    command = [sys.executable, "-m", "harness", "run", "sqllock:SqlLock", "--time-limit", "4s"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
-    assert ran.returncode == 0, f"{ran.stdout}{ran.stderr}"
-
-
 @pytest.mark.slow
 def test_the_output_in_the_readme_is_that_of_its_first_command(tmp_path: Path) -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -126,11 +123,3 @@ def test_the_output_in_the_readme_is_that_of_its_first_command(tmp_path: Path) -
         [sys.executable, "-m", *line.split()], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (ran.returncode, ran.stdout[: len(output)]) == (1, output)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("line", [line for page in CONCEPTS for line in commands(page)])
-def test_a_command_of_a_concept_page_ends_as_the_page_says(line: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", *line.split()]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
-    assert ran.returncode == (line in VIOLATED), f"{ran.stdout}{ran.stderr}"

@@ -76,4 +76,4 @@ def test_suite_of_a_lock_with_coroutines_passes_and_tells_the_story_of_its_failu
 
 def test_the_page_has_the_lock_with_coroutines_as_it_is_tested() -> None:
     lock = (ROOT / "examples" / "asynclock" / "asynclock.py").read_text()
-    assert f"```python\n{lock}```" in (ROOT / "docs" / "how-to" / "asyncio.md").read_text()
+    assert f'```python title="asynclock.py"\n{lock}```' in (ROOT / "docs" / "how-to" / "asyncio.md").read_text()
