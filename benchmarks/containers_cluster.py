@@ -47,17 +47,8 @@ def launch(
     there: DockerCluster, client: str, workload: str, record: Callable[..., None], **plan: Any
 ) -> Callable[[float], bool]:
     """Have a client do a workload of ours."""
-    address = there.endpoints()
-    job = ClientJob(
-        plan=Plan(workload=f"{WORKLOAD}:{workload}", clients=CLIENTS, ttl=TTL, **plan),
-        node=client,
-        generation=0,
-        kind=address.kind,
-        addresses=address.addresses,
-        resource=there.resource(),
-        began_ns=time.monotonic_ns(),
-    )
-    return there.launch(client, job, record)
+    job_plan = Plan(workload=f"{WORKLOAD}:{workload}", clients=CLIENTS, ttl=TTL, **plan)
+    return there.launch(client, ClientJob.on(there, job_plan, client, time.monotonic_ns()), record)
 
 
 def seconds(call: Callable[[], T]) -> tuple[float, T]:

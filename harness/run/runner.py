@@ -231,15 +231,6 @@ class Runner:
     def _launch(self, client: str) -> None:
         """Start the program of a client's host; each further start is a new generation with new process numbers."""
         generation = self._generations[client] = self._generations.get(client, -1) + 1
-        address = self._cluster.endpoints()
-        job = ClientJob(
-            plan=self._plan,
-            node=client,
-            generation=generation,
-            kind=address.kind,
-            addresses=address.addresses,
-            resource=self._cluster.resource(),
-            began_ns=self._began_ns,
-            stops=tuple(spec.on for spec in self._plan.faults if spec.on is not None),
-        )
+        stops = tuple(spec.on for spec in self._plan.faults if spec.on is not None)
+        job = ClientJob.on(self._cluster, self._plan, client, self._began_ns, generation=generation, stops=stops)
         self._joins.append(self._cluster.launch(client, job, self.recorder.record))

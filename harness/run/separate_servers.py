@@ -80,17 +80,7 @@ class _Holder:
 
     def start(self, cluster: SimCluster, plan: Plan, name: str) -> None:
         """Start the client, and wait until it was granted the lock, or for the plan's time."""
-        address = cluster.endpoints()
-        job = ClientJob(
-            plan=plan,
-            node=name,
-            generation=0,
-            kind=address.kind,
-            addresses=address.addresses,
-            resource=cluster.resource(),
-            began_ns=time.monotonic_ns(),
-        )
-        self._join = cluster.launch(name, job, _ignore)
+        self._join = cluster.launch(name, ClientJob.on(cluster, plan, name, time.monotonic_ns()), _ignore)
         deadline = time.monotonic() + plan.time_limit
         while not self.granted and time.monotonic() < deadline:
             time.sleep(POLL_S)

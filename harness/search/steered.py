@@ -160,7 +160,7 @@ class Section(Runner):
         record = self._sim.listening(player.node, self._record)
 
         def main(checkpoint: Checkpoint) -> None:
-            job = self._job(player.node)
+            job = ClientJob.on(self._cluster, self._plan, player.node, self._began_ns)
             one = client(job, record, checkpoint, World(job.life).find_lock(self._plan.lock))
             self._clients.append(one)
             player.warm.wait()
@@ -171,18 +171,6 @@ class Section(Runner):
             player.done = True
 
         return main
-
-    def _job(self, node: str) -> ClientJob:
-        address = self._cluster.endpoints()
-        return ClientJob(
-            plan=self._plan,
-            node=node,
-            generation=0,
-            kind=address.kind,
-            addresses=address.addresses,
-            resource=self._cluster.resource(),
-            began_ns=self._began_ns,
-        )
 
     def _record(self, **entry: Any) -> None:
         if self._recording:

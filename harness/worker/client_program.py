@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from harness.clusters.base import Checkpoint, RecordEntry
+from harness.clusters.base import Checkpoint, Cluster, RecordEntry
 from harness.errors import HarnessError, Interruption, LockFailed, UsageError
 from harness.lock_impls import catalogue
 from harness.lock_impls.base import Endpoints, LockClass, LockError, Login
@@ -73,6 +73,23 @@ class ClientJob(msgspec.Struct, frozen=True, kw_only=True):
     key_prefix: str = ""
     """Prefix of a key of the history in the name of its lock on the servers."""
     access: Access = Access()
+
+    @classmethod
+    def on(
+        cls, cluster: Cluster, plan: Plan, node: str, began_ns: int, *, generation: int = 0, stops: tuple[str, ...] = ()
+    ) -> ClientJob:
+        """Return the job of a client on a cluster."""
+        address = cluster.endpoints()
+        return cls(
+            plan=plan,
+            node=node,
+            generation=generation,
+            kind=address.kind,
+            addresses=address.addresses,
+            resource=cluster.resource(),
+            began_ns=began_ns,
+            stops=stops,
+        )
 
     @property
     def process(self) -> int:

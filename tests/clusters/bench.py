@@ -130,15 +130,7 @@ def _job(cluster: Cluster, client: str, workload: str, commands: Sequence[str]) 
         time_limit=1000.0,
         lock_options=options,
     )
-    return ClientJob(
-        plan=plan,
-        node=client,
-        generation=0,
-        kind=address.kind,
-        addresses=address.addresses,
-        resource=cluster.resource(),
-        began_ns=time.monotonic_ns(),
-    )
+    return ClientJob.on(cluster, plan, client, time.monotonic_ns())
 
 
 def client_answers(cluster: Cluster, *commands: str, client: str = "c0") -> list[str]:

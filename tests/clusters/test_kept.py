@@ -82,20 +82,10 @@ def acquires(cluster: DockerCluster, seconds: float = 20.0) -> None:
         if (entry["type_"], entry["f"]) == ("ok", "acquire"):
             got.append(entry["node"])
 
-    address = cluster.endpoints()
     plan = Plan(lock=LOCKS[cluster.kind], kind=cluster.kind, cluster="docker", ttl=5.0, hold=0.1, time_limit=1000.0)
     for client in names(cluster.hosts, "client"):
         began = time.monotonic_ns()
-        job = ClientJob(
-            plan=plan,
-            node=client,
-            generation=0,
-            kind=address.kind,
-            addresses=address.addresses,
-            resource=cluster.resource(),
-            began_ns=began,
-        )
-        cluster.launch(client, job, record)
+        cluster.launch(client, ClientJob.on(cluster, plan, client, began), record)
     deadline = time.monotonic() + seconds
     while not got:
         assert time.monotonic() < deadline, "nobody gets the lock"
