@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +19,9 @@ STORE = "LOCK_HARNESS_STORE"
 REPORTS = "locks"
 """Folder of the site with the reports."""
 WITHOUT_REPORTS = "[A report for each lock](../how-to/publish.md)"
-WITH_REPORTS = f"[A report for each lock](../{REPORTS}/index.html)"
-"""The link of a page, in a site without and with the reports."""
-
-
-def on_files(files: Any, config: Any, **_: object) -> Any:
-    """Add the reports of all locks, if there is a store."""
-    store = os.environ.get(STORE)
-    if not store:
-        return files
-    from mkdocs.structure.files import File  # late: a test of this script needs no MkDocs
-
-    from harness import publish
-
-    folder = tempfile.TemporaryDirectory()
-    config.reports = folder  # it is removed with the configuration, and MkDocs copies the files before
-    publish(Path(folder.name, REPORTS), store=Path(store))
-    for path in sorted(Path(folder.name).rglob("*")):
-        if path.is_file():
-            uri = path.relative_to(folder.name).as_posix()
-            files.append(File(uri, folder.name, config.site_dir, use_directory_urls=False))
-    return files
+WITH_REPORTS = f'<a href="../{REPORTS}/index.html">A report for each lock</a>'
+"""The link of a page, in a site without and with the reports. The latter is HTML: MkDocs cannot check a link to files
+that it does not know."""
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
@@ -48,6 +29,14 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     if os.environ.get(STORE):
         markdown = markdown.replace(WITHOUT_REPORTS, WITH_REPORTS)
     return without_outer_links(markdown, posixpath.dirname(page.file.src_uri))
+
+
+def on_post_build(config: Any, **_: object) -> None:
+    """Write the reports of all locks into the site, if there is a store."""
+    if store := os.environ.get(STORE):
+        from harness import publish  # late: most sites have no reports
+
+        publish(Path(config.site_dir, REPORTS), store=Path(store))
 
 
 def without_outer_links(markdown: str, folder: str) -> str:
