@@ -24,10 +24,10 @@ def load_trace(folder: Path, history: History | None = None, *, whole: bool = Fa
     ``history`` is that of the run if it is loaded already. With ``whole``, the trace is decoded from the log if there
     is one, and has the messages of the whole run. Raises DocumentError if a file cannot be read.
     """
-    log = load_log(folder) if whole else None
-    if log is None and (found := load_messages(folder)) is not None:
+    decodes = whole and (folder / LOG).is_file()
+    if not decodes and (found := load_messages(folder)) is not None:
         return found
-    log = log or load_log(folder)
+    log = load_log(folder)
     if log is None:
         return None
     from .building import build  # here, since most runs have no trace
