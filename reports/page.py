@@ -46,7 +46,7 @@ def templates(filters: Mapping[str, Callable[..., str]]) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         bytecode_cache=_COMPILED,
     )
-    environment.filters |= {"count": words.count, "markup": Markup, **filters}
+    environment.filters |= {"count": words.count, "markup": Markup, "utc": words.utc, **filters}
     return environment
 
 

@@ -29,6 +29,11 @@ def unsaid(reasons: Iterable[str], summary: str) -> list[str]:
     return [reason for reason in reasons if (reason.partition(": ")[2] or reason) not in summary]
 
 
+def utc(stored: str) -> str:
+    """Return a stored time as ``2026-11-21 05:55:37 UTC``; a dash for none."""
+    return stored.replace("T", " ").replace("Z", " UTC") or "–"
+
+
 def at(ns: int | None, origin: int) -> str:
     """Return a time as seconds since the first entry: ``14.593 s``."""
     return "–" if ns is None else f"{(ns - origin) / 1e9:,.3f} s"
