@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -32,6 +32,7 @@ from harness.trace.reading import load_trace
 from harness.trace.storing import TracedRun, stored_log
 from harness.worker.channel import Channel, Frame
 
+T = TypeVar("T")
 PAIRS: Final = 7
 COMMANDS: Final = 3
 SECONDS: Final = 30.0
@@ -101,15 +102,25 @@ def command(lock: str, seconds: float, mode: str) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def compared(cost: Callable[[bool], float], pairs: int) -> str:
-    """Return what ``cost`` without and with a trace is, and the difference, as text."""
-    off: list[float] = []
-    on: list[float] = []
+def alternated(cost: Callable[[bool], T], pairs: int) -> tuple[list[T], list[T]]:
+    """Return what ``cost`` without and with a trace returns, pair by pair."""
+    off: list[T] = []
+    on: list[T] = []
     for number in range(pairs):
         for traced in (False, True) if number % 2 else (True, False):
             (on if traced else off).append(cost(traced))
-    ratio = median(b / a for a, b in zip(off, on, strict=True))
-    return f"{min(off):.2f} s, trace on {min(on) / min(off) - 1:+.1%} (median of {pairs} pairs {ratio - 1:+.1%})"
+    return off, on
+
+
+def more(off: Iterable[float], on: Iterable[float]) -> str:
+    """Return the median of the relative differences."""
+    return f"{median(b / a for a, b in zip(off, on, strict=True)) - 1:+.1%}"
+
+
+def compared(cost: Callable[[bool], float], pairs: int) -> str:
+    """Return what ``cost`` without and with a trace is, and the difference, as text."""
+    off, on = alternated(cost, pairs)
+    return f"{min(off):.2f} s, trace on {min(on) / min(off) - 1:+.1%} (median of {pairs} pairs {more(off, on)})"
 
 
 def decoding(simulation: Simulation) -> str:

@@ -20,6 +20,8 @@ from harness.plan import Plan
 from harness.run.containers.cluster_pool import ClusterPool
 from harness.run.runs import run
 
+from .tracing import alternated, more
+
 PAIRS: Final = 5
 SECONDS: Final = 6.0
 CLIENTS: Final = 2
@@ -90,19 +92,8 @@ def cost(plan: Plan, mode: TraceMode, meter: _Meter) -> Cost:
 
 def compared(plan: Plan, pairs: int, meter: _Meter) -> tuple[list[Cost], list[Cost]]:
     """Return what the plan costs without and with a trace, pair by pair."""
-    off: list[Cost] = []
-    on: list[Cost] = []
     cost(plan, "off", meter)  # makes the containers
-    for number in range(pairs):
-        modes: tuple[TraceMode, ...] = ("off", "on") if number % 2 else ("on", "off")
-        for mode in modes:
-            (on if mode == "on" else off).append(cost(plan, mode, meter))
-    return off, on
-
-
-def more(off: list[float], on: list[float]) -> str:
-    """Return the median of the relative differences."""
-    return f"{median(b / a for a, b in zip(off, on, strict=True)) - 1:+.1%}"
+    return alternated(lambda traced: cost(plan, "on" if traced else "off", meter), pairs)
 
 
 def measure(lock: str, pairs: int, seconds: float) -> Iterator[str]:
