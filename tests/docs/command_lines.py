@@ -25,10 +25,8 @@ NOT_A_NAME: Final = re.compile(r"[A-Z][A-Z_]*|\d*|.*[/:*?\[\]{}$].*|.*\.toml")
 PLACEHOLDER: Final = re.compile(r"(?<![\w$])[A-Z][A-Z_]+(?!\w)|\.\.\.")
 """A word such as ``LOCK`` that the reader replaces, and an ellipsis. ``$PASSWORD`` is neither."""
 REMARK: Final = re.compile(r"\s#\s|\s{3,}")
-"""What begins a remark behind a command."""
+"""The beginning of a remark behind a command."""
 BLOCK: Final = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-TITLED: Final = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
-"""A block with the name of the file that a reader puts it into."""
 WITH_COMMANDS: Final = ("", "sh", "console", "text", "toml", "yaml")
 """Languages of blocks that may have commands."""
 LOCKS: Final = "--locks"

@@ -7,13 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from .command_lines import TITLED, complete, in_markdown
+from .command_lines import complete, in_markdown
 from .scripts import script
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 CHANGELOG: Final = ROOT / "CHANGELOG.md"
 """It names commands of earlier versions, which nobody is asked to type."""
+RUN_PAGE: Final = script("run_page")
 TUTORIAL: Final = ROOT / "docs" / "tutorial.md"
 """``docs/run_page.py`` runs it as a whole, with each output: see ``tests/installed/test_tutorial.py``."""
 VERDICTS: Final = {"VALID": 0, "VIOLATION": 1, "FAILURE FOUND": 1, "KNOWN LIMIT FOUND": 1}
@@ -42,16 +43,16 @@ def commands() -> dict[str, tuple[Path, ...]]:
 
 def run_by_the_tutorial() -> list[str]:
     """Return the commands that ``docs/run_page.py`` runs."""
-    run_page = script("run_page")
-    blocks = run_page.BLOCK.findall(text_of(TUTORIAL))
-    return [line for language, _, block in blocks if language == "console" for line, _ in run_page.commands(block)]
+    blocks = RUN_PAGE.BLOCK.findall(text_of(TUTORIAL))
+    return [line for language, _, block in blocks if language == "console" for line, _ in RUN_PAGE.commands(block)]
 
 
 def files_of(page: Path) -> dict[str, str]:
     """Return the files that the blocks of a page define: the first one of each name."""
     found: dict[str, str] = {}
-    for name, contents in TITLED.findall(text_of(page)):
-        found.setdefault(name, contents)
+    for _, name, contents in RUN_PAGE.BLOCK.findall(text_of(page)):
+        if name:
+            found.setdefault(name, contents)
     return found
 
 

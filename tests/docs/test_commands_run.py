@@ -19,8 +19,16 @@ from harness.studies.nightly_cases import cases
 
 from .command_lines import complete, in_markdown
 from .command_tables import ELSEWHERE, SHORTER, STATUSES, elsewhere, shorter
-from .page_commands import ROOT, TUTORIAL, commands, run_by_the_tutorial, stated_output, stated_status, text_of
-from .scripts import script
+from .page_commands import (
+    ROOT,
+    RUN_PAGE,
+    TUTORIAL,
+    commands,
+    run_by_the_tutorial,
+    stated_output,
+    stated_status,
+    text_of,
+)
 from .surroundings import NEEDED, Surroundings, surroundings
 
 SCENARIO_ON_CONTAINERS: Final = re.compile(r"^harness scenario run (\S+) --cluster docker$")
@@ -48,7 +56,7 @@ def short_name(command: str) -> str:
 def ended(prepared: Surroundings, programs: Path) -> tuple[int, str]:
     """Type the command in a shell. Return its exit status and its output; errors of the program stand at the end."""
     line = f"{prepared.beside} & exec {prepared.command}" if prepared.beside else prepared.command
-    environment = {**script("run_page").environment_with(programs), "BROWSER": "true"}
+    environment = {**RUN_PAGE.environment_with(programs), "BROWSER": "true"}
     shell = subprocess.Popen(
         ["bash", "-c", line], cwd=prepared.folder, env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
