@@ -74,7 +74,7 @@ class Clock:
 
     @property
     def wrong(self) -> bool:
-        """Whether the clock was not correct at some time."""
+        """True if the clock was not correct at some time."""
         return any(one.offset_ns or one.rate for one in self._readings)
 
     def over(self, requested_ns: int, given_ns: int, end_ns: int, until_ns: int) -> tuple[int, int] | None:

@@ -38,7 +38,7 @@ def reason(run: RunView) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What the message viewer leaves out of a run, in sentences, and the commands that put all messages into it."""
+    """Sentences about the messages that the viewer leaves out, and the commands that put all messages into it."""
 
     sentences: tuple[str, ...]
     commands: tuple[str, ...] = ()

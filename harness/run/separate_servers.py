@@ -1,4 +1,4 @@
-"""Whether a lock keeps two clients apart although each has servers of its own.
+"""Find out if a lock keeps two clients apart although each has servers of its own.
 
 All simulated clients are in one process, so a lock may exclude them by what clients on different machines do not share:
 a file, an attribute of a module of the standard library, the working directory. That would be no lock in reality. Two

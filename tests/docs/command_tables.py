@@ -1,4 +1,4 @@
-"""What the pages alone do not say about their commands. Each entry must fit a command of a page.
+"""Tables of facts about commands that the pages do not state. Each entry must fit a command of a page.
 
 An address of a server, a file or a stored run that a command needs comes from ``surroundings.py``."""
 

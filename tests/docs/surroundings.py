@@ -1,4 +1,4 @@
-"""What a command of a page needs besides itself: files, stored runs, recordings, servers, and programs."""
+"""Prepare what a command of a page needs: files, stored runs, recordings, servers, and programs."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ NEEDED: Final[dict[str, Callable[[Surroundings], None]]] = {
     "--site site": Surroundings.site,
     "mine:Lock": Surroundings.lock_of_another_name,
 }
-"""What a command needs if it has a text."""
+"""Texts of commands, with the functions that prepare what a command with that text needs."""
 
 
 @contextmanager

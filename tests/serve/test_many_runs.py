@@ -33,7 +33,7 @@ LISTS: Final = ("/", "/?page=3", "/?lock=redlock&verdict=invalid", "/?text=numbe
 
 
 class Access:
-    """What requests open: names of files, folders that are listed, and SQL statements."""
+    """Counts of files that requests open and of folders that they list, and their SQL statements."""
 
     def __init__(self) -> None:
         self.watching = False
