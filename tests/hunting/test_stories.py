@@ -218,10 +218,10 @@ def test_stories_of_documented_failures_have_the_expected_ending(name: str, chec
 def test_the_story_of_a_foreign_release_names_both_clients() -> None:
     told = checked_story(scenario("del-foreign", clients=3), "ownership")
     assert [step.text for step in told.story.steps] == [
-        "c0 acquires k0 with a lease until 5.031 s",
-        "c1 acquires k0 with a lease until 7.049 s (c0's key had expired at 5.031 s)",
+        "c0 acquires k0 with a lease until 2.002 s",
+        "c1 acquires k0 with a lease until 4.023 s (c0's key had expired at 2.002 s)",
         "c0 releases k0: c0 deletes c1's key",
-        "c2 acquires k0 with a lease until 8.160 s",
+        "c2 acquires k0 with a lease until 5.028 s",
     ]
     assert told.story.ending == "c0's release has ended c1's hold of k0, and c2 has acquired it."
 
