@@ -24,6 +24,7 @@ from harness.documents.run import (
 from harness.documents.story import Story
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, KeyState, read_keys
+from harness.history.run_history import read_run_history
 from harness.trace.reading import load_trace
 from harness.wording import PROPERTY_STATES, as_sentence
 
@@ -259,9 +260,10 @@ def load_history(folder: Path) -> tuple[History, str]:
     if not path.exists():
         raise DocumentError(f"{path}: expected the history of the run (JSON lines), there is no such file")
     try:
-        history, cut = History.salvage(path)
+        history, cut = read_run_history(path)
     except HistoryError as error:
         raise DocumentError(str(error)) from error
+    history = history.in_order()
     if not cut:
         return history, ""
     return history, f"the history is truncated at line {len(history) + 1:,}; what was recorded before it is shown"

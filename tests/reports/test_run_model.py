@@ -104,6 +104,37 @@ def test_damage_in_the_middle_of_a_history_names_the_line(folder: Path) -> None:
         model.load(folder)
 
 
+@pytest.mark.parametrize(
+    ("entry", "value", "flaw"),
+    [
+        ("acquire", {"timeout": 1e308}, r"entry \d+ \(acquire\): value: Expected `float` <= 1000000000\.0 .*timeout"),
+        ("acquire", {"timeout": "2 s"}, r"\(acquire\): value: Expected `float \| null`, got `str`"),
+        ("read", {"arrival": None}, r"\(read\): value: Expected `int`, got `null`"),
+        ("start", {"clients": 5}, r"entry 0 \(start\): value: Expected `array`, got `int`"),
+        ("stop", None, r"the times of its entries are more than 2,592,000 s apart"),
+    ],
+    ids=["huge", "text", "null", "clients", "late"],
+)
+def test_a_field_that_no_run_writes_is_refused(folder: Path, entry: str, value: Any, flaw: str) -> None:
+    path = folder / "history.jsonl"
+    ops = [json.loads(line) for line in path.read_text().splitlines()]
+    found = next(op for op in ops if op["f"] == entry)
+    found.update({"value": found.get("value", {}) | value} if value else {"time": 2**62})
+    path.write_text("".join(f"{json.dumps(op)}\n" for op in ops))
+    with pytest.raises(DocumentError, match=flaw) as caught:
+        run_report.write(folder)
+    assert str(path) in str(caught.value)
+
+
+def test_entries_out_of_order_are_sorted(folder: Path) -> None:
+    path = folder / "history.jsonl"
+    ops = [json.loads(line) for line in path.read_text().splitlines()]
+    next(op for op in ops if op["f"] == "acquire" and op["type"] == "invoke")["time"] -= 10**12
+    path.write_text("".join(f"{json.dumps(op)}\n" for op in ops))
+    run_report.write(folder)
+    assert model.load(folder).history[0].f == "acquire"
+
+
 def test_damage_before_a_truncation_names_the_original_file(folder: Path) -> None:
     path = folder / "history.jsonl"
     path.write_bytes(b"nonsense\n" + path.read_bytes()[:-20])

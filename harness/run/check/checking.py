@@ -24,6 +24,7 @@ from harness.history.calls import Calls, Keyed
 from harness.history.files import calls_of, read_calls
 from harness.history.merging import merged, widened
 from harness.history.recordings import ClockOffset
+from harness.history.run_history import read_run_history
 from harness.run.store import HISTORY
 
 from .recorded import Recordings, check_recordings, read_recordings
@@ -201,7 +202,7 @@ def _with_causes(verdict: Verdict, given: History | Path) -> Verdict:
     from harness.checkers.linearizability.blame import blamed  # imported here: only violations need it
 
     try:
-        history = (given if isinstance(given, History) else History.salvage(given)[0]).in_order()
+        history = (given if isinstance(given, History) else read_run_history(given)[0]).in_order()
     except HistoryError:
         return verdict  # not one of our histories
     evidence = tuple(blamed(violation, history) for violation in verdict.evidence)

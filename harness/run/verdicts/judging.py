@@ -34,6 +34,7 @@ from harness.faults.catalogue import fault_of
 from harness.faults.records import FaultRecord
 from harness.history import History, HistoryError
 from harness.history.lock_keys import KEYS, attach_stored_keys
+from harness.history.run_history import read_run_history
 from harness.plan import Plan, allowing, load
 from harness.run.plans.lock_facts import stored_facts
 from harness.run.store import HISTORY, PLAN, RESULTS, write_results
@@ -128,7 +129,7 @@ def rejudge(folder: Path, *, checkers: Collection[str] = ()) -> Result:
     are kept. Raises UsageError if the history cannot be read.
     """
     try:
-        recorded, _ = History.salvage(folder / HISTORY)
+        recorded, _ = read_run_history(folder / HISTORY)
     except HistoryError as error:
         raise UsageError(str(error)) from error
     plan, history = _stored_plan(folder), recorded.in_order()
