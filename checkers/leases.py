@@ -25,7 +25,8 @@ the acquire, or the last successful extend. If that call was invoked after the l
 that the lease had not ended. If the history leaves open when a clock moved (``harness.checkers.clocks``), the
 possibility that excuses the service counts. Without a stated lease, a clock must have gained a third of a ``ttl``
 within the last ``ttl`` before the later grant: libraries renew a lease after two thirds of it at the latest (as
-python-redis-lock does), so a clock that gains less ends no lease.
+python-redis-lock does), so a clock that gains less ends no lease. If a clock is the cause of the first grant during a
+hold, it is the cause of all of them: the lock was lost by then.
 
 Of several servers, one is enough. If a leader decides, only its clock counts, but a history does not show which server
 it was. If a majority decides, as with Redlock, two majorities may have a single server in common. The sentence says by
@@ -52,6 +53,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import numpy as np
+
 from harness.history import SECOND, History, Op
 from harness.history.lock_keys import KeyState, keys_of
 from harness.wording import in_seconds
@@ -60,6 +63,8 @@ from .base import Blame
 from .clocks import Clock, clocks
 from .faults import STILL, faults_among
 from .holds import FOREVER, Holds
+from .sweep import grouped_order
+from .view import Ints
 
 BLAMES: Final[tuple[Blame, ...]] = ("service", "clock", "client")
 SHORT: Final = 10
@@ -122,6 +127,8 @@ class Leases:
                 self._written.setdefault((state.key, state.by), []).append((state.time, state.time + state.left))
         for times in self._written.values():
             times.sort()
+        self._order: tuple[Ints, Ints] | None = None
+        """The rows of the holds in the order of their beginnings, by key, and the place of each row in it."""
 
     @classmethod
     def of(cls, history: History) -> Leases:
@@ -147,6 +154,8 @@ class Leases:
         lease, own = self._lease(found, earlier), self._lease(found, later)
         granted_ns = int(found.start[later])
         ruling = self.rule(lease, granted_ns)
+        if ruling.blame == "service" and lease.end_ns == FOREVER and self._moved:
+            ruling = self.rule(lease, self._first_rival(found, earlier, later))
         if ruling.blame != "service":
             return lease, ruling
         if own.end_ns <= granted_ns:
@@ -188,6 +197,19 @@ class Leases:
         if lease.end_ns == FOREVER or written is None or not _too_short(written, lease.end_ns - lease.given_ns):
             return None
         return written[1] - written[0]
+
+    def _first_rival(self, found: Holds, earlier: int, later: int) -> int:
+        """Return when (ns) another client was first granted the key of a hold during it: its lock was lost by then."""
+        if self._order is None:
+            order = grouped_order(found.key, found.start, found.end)
+            self._order = order, np.argsort(order)
+        order, place = self._order
+        after = order[place[earlier] + 1 :]
+        shared = found.shared[earlier]
+        rivals = (
+            row for row in after if found.client[row] != found.client[earlier] and not (shared and found.shared[row])
+        )
+        return int(found.start[next(rivals, later)])
 
     def _stopped(self, lease: Lease) -> int | None:
         """Return when the client was first stopped during the call for the lease (ns)."""

@@ -6,6 +6,7 @@ granted it too. Each case gives the blame, and each mutant of the rules gets one
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any, get_args
 
@@ -21,6 +22,7 @@ from harness.checkers.leases import BLAMES, Lease, Leases, lease_of
 from harness.checkers.linearizable import LinearizabilityChecker
 from harness.checkers.mutual_exclusion import MutualExclusionChecker
 from harness.history import History
+from harness.run.check.checking import check
 from tests.checkers.lockserver import World
 from tests.checkers.story import SECOND, Story
 
@@ -317,6 +319,25 @@ def test_one_history_may_have_all_three_causes() -> None:
     for at in (5.0, 15.0, 25.0):
         story.release("c0", at).release("c1", at + 0.1)
     assert blames(story.history()) == ["service", "clock", "client"]
+
+
+def test_a_lock_that_a_clock_ended_stays_lost() -> None:
+    story = Story().acquire("c0", 1.0, 1.1).jump(1.5, {"n1": 3.0}, 1.9)
+    for at in (2.0, 6.0):
+        story.acquire("c1", at - 0.1, at).release("c1", at + 0.5)
+    assert blames(story.release("c0", 9.0).history()) == ["clock"]
+    story = Story().acquire("c0", 1.0, 1.1).acquire("c1", 1.2, 1.3).release("c1", 1.4).jump(1.5, {"n1": 3.0}, 1.9)
+    story.acquire("c1", 5.9, 6.0).release("c1", 6.5)
+    assert blames(story.release("c0", 9.0).history()) == ["service"]
+
+
+def test_check_gives_no_cause_for_a_history_with_values_that_no_run_writes(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    overlap_history(same, 2.0).save(path)
+    assert "the service had promised" in check(path, "owner-mutex").verdict.explanation
+    path.write_text(path.read_text().replace('"value":{"fence":1,"valid_for":2.0}', '"value":5', 1))
+    found = check(path, "owner-mutex").verdict
+    assert (found.valid, "the service had promised" in found.explanation) == (False, False)
 
 
 def test_overlaps_of_every_cause_are_counted() -> None:
