@@ -63,10 +63,15 @@ def report(stretches: Stretches, found: StuckKey, kind: str) -> Violation:
     key, at = columns.keys[found.key], columns.at
     askers = sorted({columns.name(columns.client[index]) for index in found.invokes})
     reason = REASONS[found.cause].format(client=hold.client if hold else "a client")
+    names = ", ".join(askers)
+    waits = (
+        f"while acquires of {names} hung beyond their timeouts"
+        if found.hanging
+        else f"although {names} kept requesting it"
+    )
     sentence = (
-        f"No client got {key} from {at(found.idle_ns)} to {at(found.until_ns)}, although {', '.join(askers)} kept "
-        f"requesting it: {reason}, so it should have been available by {at(found.due_ns)} "
-        f"(ttl {stretches.ttl / SECOND:g} s, slack {stretches.slack / SECOND:g} s)"
+        f"No client got {key} from {at(found.idle_ns)} to {at(found.until_ns)}, {waits}: {reason}, so it should have "
+        f"been available by {at(found.due_ns)} (ttl {stretches.ttl / SECOND:g} s, slack {stretches.slack / SECOND:g} s)"
     )
     back = stretches.set_back(found)
     if back is not None:

@@ -6,7 +6,8 @@
   have a cause that the history does not show, so the lock is broken if at least :data:`FEW` of them failed and these
   are more than half of all releases of live holds.
 - *not-given-back*: no client got the key within the slack after a release that returned ok, although clients requested
-  it: see :mod:`.stuck`, where the last hold ended cleanly. :mod:`.liveness` reports the same stretch as a stuck key.
+  it: see :mod:`.stuck`, where the last hold ended cleanly. Calls that hang beyond their own timeout do not count: they
+  need not have noticed the release. :mod:`.liveness` reports the same stretch as a stuck key.
 - *empty-release*: a release returned ok although its client held nothing: each of its grants of the key had been
   released with ok before, and no acquire of it had an unknown outcome. A release that the client made although it knew
   that (``idle``) may return ok if it changes nothing.
@@ -66,7 +67,11 @@ class ReleaseChecker:
         failed = _failed(found, live, excuses)
         violations = [
             *_failures(found, live, failed),
-            *(report(stretches, one, "not-given-back") for one in stretches.stuck() if one.cause == "clean"),
+            *(
+                report(stretches, one, "not-given-back")
+                for one in stretches.stuck()
+                if one.cause == "clean" and not one.hanging
+            ),
             *_empty(found),
             *_late(found),
             *_deferred(history, found, excuses),

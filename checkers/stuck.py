@@ -54,7 +54,7 @@ class StuckKey:
     """A stuck key: no client was granted ``key``, though it was due at ``due_ns`` and requested until ``until_ns``.
 
     ``cause`` says how the last hold (row ``hold``, -1: none) ended: clean, crashed, unknown, refused, lost, expired,
-    heal or start.
+    heal or start. ``hanging``: after ``due_ns`` clients made no new request, but waited in calls beyond their timeouts.
     """
 
     key: int
@@ -64,6 +64,7 @@ class StuckKey:
     cause: str
     hold: int
     invokes: tuple[int, ...]
+    hanging: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +220,14 @@ class Stretches:
         for begin, end, invokes in self._runs(key, since, until):
             deadline = max(due, begin + wait)
             if end > deadline:
-                return StuckKey(key, idle, deadline, end, cause, row, invokes)
+                return StuckKey(key, idle, deadline, end, cause, row, invokes, self._all_hang(key, deadline, end))
         return None
+
+    def _all_hang(self, key: int, since: int, until: int) -> bool:
+        """Return whether every request in [since, until] is a call that hangs beyond its own timeout."""
+        requests = self.requests(key)
+        inside = np.flatnonzero((requests.begin < until) & (requests.end > since)).tolist()
+        return all(requests.begin[at] >= self._limit(int(requests.invoke[at])) for at in inside)
 
     def _due(self, key: int, idle: int, since: int, until: int, row: int) -> tuple[int, str]:
         """Return when the key must be available again (ns), and the cause of the wait."""

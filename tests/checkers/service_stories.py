@@ -38,6 +38,13 @@ def acquire_hangs() -> History:
     return story.history(30.0)
 
 
+@row("released-while-others-hang", invalid=(AN, LV), valid=(RL,))
+def released_while_others_hang() -> History:
+    """Two acquires hang from 2 s on. They need not notice that a third client releases the key at 11 s."""
+    story = two_turns().acquire("c0", 2.0, None, timeout=2.0).acquire("c1", 2.0, None, timeout=2.0)
+    return story.acquire("c2", 10.0, 10.01).release("c2", 11.0).history(30.0)
+
+
 @row("acquire-late", invalid=(AN,))
 def acquire_late() -> History:
     """One acquire is refused 1.1 s after its timeout and slack."""

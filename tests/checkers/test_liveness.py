@@ -8,6 +8,7 @@ from harness.checkers.base import Verdict
 from harness.checkers.deadlock import DeadlockChecker
 from harness.checkers.liveness import LivenessChecker
 from harness.history import History
+from tests.checkers.service_stories import released_while_others_hang
 from tests.checkers.story import Story
 
 
@@ -90,3 +91,11 @@ def test_a_lock_without_a_stated_lease_stays_with_a_client_until_it_releases_it(
     """Its library may renew it, though the client has stopped relying on it."""
     assert DeadlockChecker().check(kept_until(10.0)).valid is not False
     assert DeadlockChecker().check(kept_until(10.0, lease=2.0)).valid is False
+
+
+def test_acquires_that_hang_are_not_called_new_requests() -> None:
+    _, found = LivenessChecker().check(released_while_others_hang()).evidence
+    assert found.sentence == (
+        "No client got k0 from 11.000 s to 30.000 s, while acquires of c0, c1 hung beyond their timeouts: c2 had "
+        "released it, so it should have been available by 12.001 s (ttl 2 s, slack 1 s)"
+    )
