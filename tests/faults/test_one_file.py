@@ -11,12 +11,13 @@ import pytest
 
 from harness.checkers import faults_seen
 from harness.checkers.availability import DEATHS
+from harness.checkers.base import Violation
 from harness.checkers.faults import IN_CALLS, SILENT, STILL
 from harness.faults import calls, records
 from harness.faults.base import Fault
 from harness.faults.catalogue import fault_class, fault_names
 from harness.faults.records import FaultRecord, Moment
-from harness.run.verdicts.summary import describe
+from harness.run.verdicts.summary import describe, foremost_faults
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ("harness", "checkers", "reports", "scenarios")
@@ -104,6 +105,13 @@ def test_a_partial_effect_is_described_by_how_many_it_affected() -> None:
     told = "server-pause struck n1 and n2 at 1.000 s, and took effect on 1 of 2 hosts, not on n2"
     assert describe(record, 500_000_000, 2_000_000_000) == told
     assert faults_seen.PARTIAL == records.PARTIAL
+
+
+def test_the_faults_that_struck_the_client_of_a_violation_are_named_first() -> None:
+    hosts = ("c1", "c0", "c2", "c3", "c4")
+    faults = [FaultRecord(n, "lost-reply", (host,), {}, n, n, True, {}, None) for n, host in enumerate(hosts)]
+    violation = Violation("late-answer", "k0", "", 9, 10, ({"client": "c0", "from_ns": 0},))
+    assert [fault.hosts[0] for fault in foremost_faults(faults, violation)] == ["c0", "c3", "c4"]
 
 
 def test_a_fault_has_words_of_its_own() -> None:

@@ -172,15 +172,31 @@ def _ending(error: str) -> str:
 
 def _cause(violation: Violation, faults: list[FaultRecord], origin: int) -> str:
     """Name the faults that were active between the first of the involved steps and the moment of the violation."""
+    shown = foremost_faults(faults, violation)
+    if not shown:
+        return "No fault was injected." if not faults else "No fault was active at that time."
+    return as_sentence("; ".join(describe(fault, origin, _course(violation)[1]) for fault in shown))
+
+
+def _course(violation: Violation) -> tuple[int, int]:
+    """Return the times (ns) of the first of the involved steps and of the violation."""
     since = min([step.get("from_ns", violation.from_ns) for step in violation.involved] or [violation.from_ns])
-    until = max(violation.from_ns, since)
+    return since, max(violation.from_ns, since)
+
+
+def foremost_faults(faults: list[FaultRecord], violation: Violation) -> list[FaultRecord]:
+    """Return the last few faults, in order, that were active in the course of a violation.
+
+    Faults that struck a client of the violation go before all others."""
+    since, until = _course(violation)
     struck = [fault for fault in faults if since <= fault.injected_ns <= until]
     lasting = [f for f in faults if f.injected_ns < since and (f.healed_ns is None or f.healed_ns >= since)]
     again = {fault.fault for fault in struck}
-    acting = [*(fault for fault in lasting if fault.fault not in again), *struck][-SHOWN_FAULTS:]
-    if not acting:
-        return "No fault was injected." if not faults else "No fault was active at that time."
-    return as_sentence("; ".join(describe(fault, origin, until) for fault in acting))
+    acting = [*(fault for fault in lasting if fault.fault not in again), *struck]
+    clients = {step.get("client") for step in violation.involved}
+    by_weight = sorted(acting, key=lambda fault: not clients.isdisjoint(fault.hosts))
+    shown = {fault.id for fault in by_weight[-SHOWN_FAULTS:]}
+    return [fault for fault in acting if fault.id in shown]
 
 
 def describe(fault: FaultRecord, origin: int, moment: int) -> str:
