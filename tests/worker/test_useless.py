@@ -74,6 +74,13 @@ def test_a_release_that_never_returns_is_not_answered() -> None:
     assert all("'s release of k0 was not answered for" in violation.sentence for violation in verdict.evidence)
 
 
+def test_a_lease_in_the_wrong_unit_is_no_known_limit() -> None:
+    result = run_useless("SecondsAsMilliseconds", time_limit=4.0, accept=("known-limits",))
+    assert result.valid is False
+    assert result.decision.properties["mutual-exclusion"].state == "broken"
+    assert ", but its key was written for 0.00" in result.verdicts["mutual-exclusion"].explanation
+
+
 @pytest.mark.slow
 def test_a_lock_that_belongs_to_the_first_for_a_short_time_is_not_tested() -> None:
     result = run_useless("BelongsToTheFirst", time_limit=8.0)

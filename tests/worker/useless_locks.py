@@ -71,6 +71,19 @@ class HidesTheResource(PatientToken):
         return granted
 
 
+class SecondsAsMilliseconds(PatientToken):
+    """The lease is a thousandth of the ttl, and a release does not say that it was over."""
+
+    info = replace(Redlock.info, name="seconds-as-milliseconds", kinds=("redis-single",), options={}, lease="ttl")
+
+    def __init__(self, redis: Any, key: str, ttl: float) -> None:
+        super().__init__(redis, key, ttl / 1000)
+
+    def release(self) -> None:
+        if self.owned():
+            self.redis.delete(self.key)
+
+
 class ReleasesAtNextAcquire(PatientToken):
     """Release only takes a note, and the next acquire of the same client deletes the key."""
 
