@@ -93,6 +93,10 @@ def install() -> None:
     global installed  # noqa: PLW0603 - as is the hook
     installed = True
     sys.addaudithook(_on_event)
+
+
+def silence_destructors() -> None:
+    """Let this process, and those forked from it, print nothing about destructors that fail after the simulation."""
     sys.unraisablehook = _on_unraisable
 
 

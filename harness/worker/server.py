@@ -247,6 +247,7 @@ def _described(error: BaseException) -> WorkerError:
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the harness tells what an interrupt means
+    guard.silence_destructors()  # before the search in prepare, which a worker repeats if it finds another hook
     modules = [importlib.import_module(name) for name in sys.argv[2:]]
     serve(socket.socket(fileno=int(sys.argv[1])), [one.prepare for one in modules if hasattr(one, "prepare")])
 
