@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import typer
@@ -35,7 +35,11 @@ LOCKS: Final = "--locks"
 
 @cache
 def root() -> Any:
-    return typer.main.get_command(app)
+    """Return the group of all commands, which builds each of them once: the pages have some hundred lines."""
+    group: Any = typer.main.get_command(app)
+    build = cache(partial(group.get_command, None))
+    group.get_command = lambda _context, name: build(name)
+    return group
 
 
 def problems(line: str) -> list[str]:

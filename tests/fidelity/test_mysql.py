@@ -35,6 +35,7 @@ def pair() -> Iterator[MysqlPair]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_random_steps_get_the_answers_of_a_real_server(pair: MysqlPair) -> None:
     assert_agreement(pair, SEEDS, sum(len(steps(seed)) for seed in SEEDS))

@@ -141,10 +141,10 @@ def run_script(connect: Any, script: Sequence[Step]) -> list[str]:
     return answers
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.real
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
+@pytest.mark.parametrize("seed", range(10))
 def test_random_statements_get_the_answers_of_a_real_pooler(mode: str, seed: int, pair: PostgresPair) -> None:
     script = steps(seed, key=1 + seed * len(MODES) + [*MODES].index(mode))
     host = SteppedHost(PgBouncer(PostgresServer(), **SIMULATED[mode]), 1_700_000_000_000_000_000)

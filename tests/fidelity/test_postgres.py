@@ -28,6 +28,7 @@ def pair() -> Iterator[PostgresPair]:
         yield found
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_random_steps_get_the_answers_of_a_real_server(pair: PostgresPair) -> None:
     assert_agreement(pair, SEEDS, sum(len(steps(seed)) for seed in SEEDS))

@@ -91,6 +91,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return stored(tmp_path_factory.mktemp("store"), plan)
 
 
+@pytest.mark.slow
 def test_messages_of_other_keys_are_not_decisive(crowded: Path) -> None:
     found, data = model.load(crowded), data_of(crowded)
     assert found.trace is not None
@@ -101,6 +102,7 @@ def test_messages_of_other_keys_are_not_decisive(crowded: Path) -> None:
     assert len(decisive) < 12
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_diagram_of_a_violation_shows_its_own_key_only(shown: Shown, crowded: Path) -> None:
     page = shown(crowded)
@@ -132,6 +134,7 @@ DRAWN = """() => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_a_violation_without_a_length_has_no_length_in_its_label(opened: Open) -> None:
     page = opened("violation")
@@ -179,6 +182,7 @@ def test_a_drifting_clock_is_read_between_its_readings(crashed: Path) -> None:
     assert timeline.offset_before(steps["n1"], 1) == 2_000_000
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_pages_read_a_drifting_clock_between_its_readings(opened: Open) -> None:
     page = opened("violation")

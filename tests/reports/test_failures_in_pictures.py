@@ -81,8 +81,8 @@ def test_the_diagram_names_the_cause(name: str, tmp_path: Path) -> None:
     assert_in_order(CAUSES[name], lines(data, view))
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", sorted(CAUSES))
 def test_the_rows_of_the_page_name_the_cause(browser: Browser, name: str, tmp_path: Path) -> None:
     """The rows are those that the page copies as text, which it also draws."""

@@ -337,8 +337,9 @@ CONTRAST: Final = """() => {
 """Contrast of each text in the drawing with its background (WCAG 2.1)."""
 
 
+@pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_contrast_and_every_part_has_a_name(opened: Open, scheme: str) -> None:
     page = opened("double", scheme=scheme)
     ratios = page.evaluate(CONTRAST)

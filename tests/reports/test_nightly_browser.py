@@ -76,6 +76,7 @@ def test_rows_are_filtered_by_words_and_state(opened: Open) -> None:
     assert visible_names(page) == rows
 
 
+@pytest.mark.slow
 def test_trends_can_be_filtered_on_a_narrow_screen(opened: Open) -> None:
     page = opened("trends", width=400)
     page.fill("#filter-text", "redlock-fenced docker")

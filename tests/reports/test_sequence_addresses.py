@@ -178,6 +178,7 @@ def assert_opened(page: Page, address: str, promised: str) -> None:
         assert shown(page)["address"] == address
 
 
+@pytest.mark.slow
 def test_every_address_that_the_help_names_opens_what_it_says(traced_page: Page) -> None:
     page = traced_page
     forms: list[tuple[str, str]] = page.evaluate(FORMS)
@@ -193,6 +194,7 @@ def test_every_address_that_the_help_names_opens_what_it_says(traced_page: Page)
         assert_opened(page, address, promised)
 
 
+@pytest.mark.slow
 def test_an_address_of_a_violation_opens_it_in_a_new_page(traced_page: Page, traced: Path) -> None:
     page = traced_page
     page.goto("about:blank")
@@ -204,6 +206,7 @@ def test_an_address_of_a_violation_opens_it_in_a_new_page(traced_page: Page, tra
     assert page.inner_text("#sequence-lost") == "No kept violation at this address: #violation=99."
 
 
+@pytest.mark.slow
 def test_an_address_opens_a_message_around_the_nearest_violation(traced_page: Page, traced: Path) -> None:
     """A page may have hundreds of violations: the first one may be far from the message."""
     page, found = traced_page, model.load(traced)

@@ -60,6 +60,7 @@ def decisive(view: model.RunView, data: timeline.Data) -> list[TracedMessage]:
     return [messages_of(view)[i] for i in np.cumsum(group["decisive"])]
 
 
+@pytest.mark.slow
 def test_keys_and_mouse_step_through_the_messages(page: Page) -> None:
     page.focus("#sequence-canvas")
     first, _ = step_of(page)
@@ -113,6 +114,7 @@ def test_an_event_of_servers_shows_their_keys_before_and_after(
             assert after == "k0: no owner"
 
 
+@pytest.mark.slow
 def test_the_first_step_is_the_violation_and_its_diagram_names_the_cause(page: Page, view: model.RunView) -> None:
     found = next(one for one in view.evidence if one.kind == "overlap")
     clients = {one.client for one in found.involved}
@@ -128,6 +130,7 @@ def test_the_first_step_is_the_violation_and_its_diagram_names_the_cause(page: P
     assert page.locator("#sequence-hosts .left b").count() > 2, "two leases of clients, and keys of servers"
 
 
+@pytest.mark.slow
 def test_each_step_shows_the_clock_of_every_host_and_the_leases(page: Page, data: timeline.Data) -> None:
     page.select_option("#sequence-mode", "all")
     clocks_ahead = (one for one in data["events"] if one[2] == "clock" and "ahead" in one[3])
@@ -143,7 +146,7 @@ def test_each_step_shows_the_clock_of_every_host_and_the_leases(page: Page, data
     assert page.locator("#sequence-canvas .lanes .off").count() == sum("ahead" in row for row in rows.values())
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["t", "message", "call"])
 def test_addresses_open_a_moment_a_message_and_a_call(
     page: Page, folder: Path, view: model.RunView, data: timeline.Data, kind: str
@@ -192,6 +195,7 @@ def test_the_search_of_the_timeline_finds_messages_too(page: Page, view: model.R
     assert output.inner_text() == "no call or message matches"
 
 
+@pytest.mark.slow
 def test_an_address_of_a_message_that_is_not_decisive_shows_all_messages(
     page: Page, view: model.RunView, data: timeline.Data
 ) -> None:
@@ -203,6 +207,7 @@ def test_an_address_of_a_message_that_is_not_decisive_shows_all_messages(
     assert page.input_value("#sequence-mode") == ("clients" if other.client in group["clients"] else "all")
 
 
+@pytest.mark.slow
 def test_only_rows_in_view_are_in_the_page(page: Page, view: model.RunView) -> None:
     page.select_option("#sequence-mode", "all")
     _, count = step_of(page)

@@ -74,7 +74,7 @@ def test_a_lock_with_plain_methods_is_refused() -> None:
         cancelled("redis-token", "acquire:invoke")
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("schedule", "call"),
     [
@@ -96,6 +96,7 @@ def test_a_cancellation_waits_for_the_next_call(schedule: dict[str, Any], call: 
     assert began <= struck["at_ns"] <= ended
 
 
+@pytest.mark.slow
 def test_the_verdict_on_keys_is_the_same_for_a_run_that_is_not_stored(tmp_path: Path) -> None:
     spec = FaultSpec(FAULT, on="request:SET", client=1)
     plan = Plan(lock=f"{MUTANTS}:DeletesWhenCancelled", clients=2, ttl=8.0, hold=1.0, time_limit=12.0, faults=(spec,))

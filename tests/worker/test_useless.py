@@ -109,6 +109,7 @@ def test_a_key_that_stays_after_a_refusal_is_reported(tmp_path: Path) -> None:
     assert rejudge(result.folder).verdicts["keys"] == found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "updates"),
     [
@@ -228,6 +229,7 @@ def test_one_client_tests_no_handover(lock: str) -> None:
     assert result.verdicts["handover"].explanation.startswith("no key was requested by more than one client")
 
 
+@pytest.mark.slow
 def test_properties_of_two_clients_are_not_tested_if_only_one_sent_commands() -> None:
     result = run_useless("OneClientOnly", time_limit=5.0)
     assert result.history.nemesis("stop")[-1].value == {"reason": "time limit", "contacted": ["c0"]}
