@@ -41,12 +41,12 @@ def replace(new_of: Mapping[int, Any]) -> Iterator[Reference]:
         _wanted.clear()
         _wanted.update(new_of)
     for name, module in list(sys.modules.items()):
-        if module is None or name.startswith(("harness.sim", "greenlet")):
+        if module is None:
             continue
         seen = _searched.get(name)
         if seen is None or seen.module is not module or seen.names != len(vars(module)):
-            seen = _SearchResult(module, len(vars(module)), tuple(_search(name, module, new_of)))
-            _searched[name] = seen
+            found = () if name.startswith(("harness.sim", "greenlet")) else tuple(_search(name, module, new_of))
+            seen = _searched[name] = _SearchResult(module, len(vars(module)), found)
         for owner, attribute, value in seen.references:
             if owner is module and vars(module).get(attribute) is not value:
                 continue  # the name was rebound since the search, for example by a test
