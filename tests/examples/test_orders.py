@@ -34,6 +34,7 @@ def three_processes(servers: Servers, recordings: Path | str, *options: str) -> 
             process.wait()
 
 
+@pytest.mark.slow
 def test_the_service_without_a_bug_is_valid(real_redis: Servers, tmp_path: Path) -> None:
     with three_processes(real_redis, tmp_path, "--orders", "20") as processes:
         assert [process.wait() for process in processes] == [0, 0, 0]

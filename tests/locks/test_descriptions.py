@@ -77,6 +77,7 @@ def test_the_description_that_is_read_is_that_of_the_class(name: str) -> None:
     assert catalogue.description(name) == catalogue.find(name).info
 
 
+@pytest.mark.slow
 def test_list_names_every_lock_without_any_client_library() -> None:
     done = without_libraries("list", "locks")
     assert done.returncode == 0, done.stderr

@@ -156,6 +156,7 @@ def test_a_run_without_a_stop_entry_was_interrupted(folder: Path) -> None:
     assert "no stop entry" in model.load(folder).interrupted
 
 
+@pytest.mark.slow
 def test_a_run_that_left_its_containers_frozen_says_so(folder: Path) -> None:
     assert "Frozen for inspection." not in run_report.render(model.load(folder))
     results = json.loads((folder / "results.json").read_text())
@@ -365,6 +366,7 @@ def test_a_run_with_missing_keys_states_that_they_are_unknown(
     assert f"The servers' state of the lock's key {expected}" in page
 
 
+@pytest.mark.slow
 def test_keys_that_end_after_a_whole_line_are_truncated_if_the_run_wrote_more(folder: Path) -> None:
     results = json.loads((folder / "results.json").read_bytes())
     results["stats"]["key_states"] = (folder / "keys.jsonl").read_bytes().count(b"\n")

@@ -146,6 +146,7 @@ def test_messages_that_cannot_be_decoded_have_a_reason(reported: Reported) -> No
     assert "none could be decoded (no decoder for x)" in untraced.reason(replace(run, trace=trace))
 
 
+@pytest.mark.slow
 def test_times_are_called_virtual_only_in_the_simulator(folder: Path) -> None:
     simulated = run_report.write(folder).read_text()
     assert simulated.count(words.VIRTUAL) == 2
@@ -159,6 +160,7 @@ def test_times_are_called_virtual_only_in_the_simulator(folder: Path) -> None:
     assert "virtual" not in real[: real.index("<script")]
 
 
+@pytest.mark.slow
 def test_a_violation_at_one_moment_has_no_duration_of_zero(folder: Path) -> None:
     results = json.loads((folder / "results.json").read_text())
     checker = next(one for one in results["checkers"].values() if one["evidence"])

@@ -76,6 +76,7 @@ def test_keys_and_mouse_step_through_the_messages(page: Page) -> None:
     assert page.locator(".chosen").get_attribute("data-row") == "4"
 
 
+@pytest.mark.slow
 def test_a_step_shows_the_source_the_keys_and_the_holders(page: Page, view: model.RunView, data: timeline.Data) -> None:
     message = next(one for one in decisive(view, data) if (one.name, one.reply) == ("SET", "+OK"))
     page.evaluate(f"location.hash = 'message={message.number}'")
@@ -386,6 +387,7 @@ def test_a_step_among_a_hundred_thousand_messages_is_as_quick_as_among_a_few(ope
     assert page.locator(".chosen").is_visible()
 
 
+@pytest.mark.slow
 def test_a_broken_trace_is_named_and_the_report_has_the_rest(folder: Path, tmp_path: Path) -> None:
     for name in ("history.jsonl", "results.json", "plan.toml"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())

@@ -68,6 +68,7 @@ def test_a_run_is_stopped_if_and_only_if_it_has_two_holders(
     check(lock, nemesis, more, seed)
 
 
+@pytest.mark.slow
 def test_the_option_is_part_of_the_plan_and_of_its_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,7 +29,7 @@ def run_shared(lock: str, cluster: str = "sim", faults: tuple[FaultSpec, ...] = 
     return run(plan)
 
 
-@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("lock", "checker", "words"), FOUND)
 def test_an_object_that_must_not_be_shared_is_found(lock: str, checker: str, words: str) -> None:
     result = run_shared(f"{LOCKS}:{lock}")
