@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from harness.protocols.redis_replies import reply_at
-from harness.sim.servers.redis.protocol import ProtocolError, encode_command, parse_all
+from harness.sim.servers.redis.protocol import ProtocolError, encode_command, parse_all, parse_one
 
 from .messages import Reply, Request, Unreadable
 
@@ -37,13 +37,18 @@ class RedisParser:
         """Requests without a reply, with the number of replies that each has."""
 
     def requests(self, time_ns: int, data: bytes) -> Sequence[Request]:
+        words = None if self._in else parse_one(data)
+        found = [Request(time_ns, tuple(words), data)] if words else self._several(time_ns, data)
+        self._waiting += [(one, _count(one)) for one in found]
+        return found
+
+    def _several(self, time_ns: int, data: bytes) -> list[Request]:
+        """Return the requests that are complete with ``data``, and keep the rest."""
         try:
             commands, self._in = parse_all(self._in + data)
         except ProtocolError as error:
             raise Unreadable(f"not a command of Redis: {error}") from None
-        found = [Request(time_ns, tuple(words), encode_command(words)) for words in commands]
-        self._waiting += [(one, _count(one)) for one in found]
-        return found
+        return [Request(time_ns, tuple(words), encode_command(words)) for words in commands]
 
     def replies(self, time_ns: int, data: bytes) -> Sequence[Reply]:
         try:

@@ -18,9 +18,11 @@ from .windows import MOST, MOST_AROUND, within
 def build(head: LogHead, streams: Streams, history: History) -> MessageTrace:
     """Return the trace of a run whose log has this head, and these connections."""
     decoded = decode(streams.connections, head.service, simulated=head.backend == "sim")
-    numbered = enumerate(decoded.exchanges, 1)
-    most = MOST_AROUND if head.windows else MOST
-    kept = [pair for pair in numbered if within(head.windows, pair[1].since, pair[1].until)]
+    kept = list(enumerate(decoded.exchanges, 1))
+    most = MOST
+    if head.windows:
+        kept = [pair for pair in kept if within(head.windows, pair[1].since, pair[1].until)]
+        most = MOST_AROUND
     scripts = script_names([*head.sources.values(), *head.imported]) if head.service == "redis" else {}
     rendering = Rendering(head.service, scripts, head.sources, _Calls(history).of)
     return MessageTrace(

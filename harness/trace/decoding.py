@@ -40,8 +40,13 @@ class Exchange:
     @property
     def since(self) -> int:
         """Time at which its first part was sent, or else arrived, ns."""
-        times = (time for one in self._pieces for time in (one.sent, one.arrived))
-        return next((time for time in times if time is not None), 0)
+        for piece in (self.request_piece, self.reply_piece):  # a loop: each message of a run is sorted by it
+            if piece is not None:
+                if piece.sent is not None:
+                    return piece.sent
+                if piece.arrived is not None:
+                    return piece.arrived
+        return 0
 
     @property
     def until(self) -> int:

@@ -35,9 +35,9 @@ def windows_of(violations: Iterable[Violation], history: History) -> tuple[Windo
 
 
 def within(windows: Sequence[Window], since: int, until: int) -> bool:
-    """Return whether some of the time from ``since`` to ``until`` is in a window; always without windows."""
+    """Return whether some of the time from ``since`` to ``until`` is in a window."""
     at = bisect_right(windows, until, key=lambda window: window[0])
-    return not windows or (at > 0 and since <= windows[at - 1][1])
+    return at > 0 and since <= windows[at - 1][1]
 
 
 def _window(violation: Violation, history: History) -> Window:
