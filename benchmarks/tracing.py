@@ -1,8 +1,8 @@
 """Measure what a trace costs: ``python -m benchmarks.tracing [LOCK ...]``.
 
-Each figure compares processor time (of the user and of the system) without and with ``--trace on``, in turn: of a
-simulation alone, and of the whole command ``harness run`` with its checks and its report. Decoding is measured, too,
-which happens when a trace is read.
+Each figure compares processor time (of the user and of the system) without and with ``--trace on``: of a simulation
+alone, in turn, and of the whole command ``harness run`` with its checks and its report, both at once, since the speed
+of a shared machine changes from one second to the next. Decoding is measured, too, which happens when a trace is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Final, TypeVar
@@ -34,7 +34,7 @@ from harness.worker.channel import Channel, Frame
 
 T = TypeVar("T")
 PAIRS: Final = 7
-COMMANDS: Final = 3
+COMMANDS: Final = 9
 SECONDS: Final = 30.0
 
 
@@ -92,14 +92,23 @@ def timed(work: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def command(lock: str, seconds: float, mode: str) -> float:
-    """Return the processor seconds of ``harness run`` and of the processes that it starts and waits for."""
-    with tempfile.TemporaryDirectory() as folder:
-        words = ["run", lock, "--time-limit", f"{seconds:g}", "--trace", mode, "--out", folder, "-q"]
-        process = subprocess.Popen([sys.executable, "-m", "harness", *words], stdout=subprocess.DEVNULL)
-        _, _, usage = os.wait4(process.pid, 0)
-        process.returncode = 0  # waited for above
-    return usage.ru_utime + usage.ru_stime
+def commands(lock: str, seconds: float, pairs: int) -> tuple[list[float], list[float]]:
+    """Return the processor seconds of ``harness run`` without and with a trace, pair by pair; a pair runs at the same
+    time. The processes that a command starts and waits for count."""
+    taken: dict[str, list[float]] = {"off": [], "on": []}
+    for number in range(pairs):
+        with tempfile.TemporaryDirectory() as folder:
+            modes = ("off", "on") if number % 2 else ("on", "off")
+            words = ["run", lock, "--time-limit", f"{seconds:g}", "--out", folder, "-q", "--trace"]
+            running = {
+                mode: subprocess.Popen([sys.executable, "-m", "harness", *words, mode], stdout=subprocess.DEVNULL)
+                for mode in modes
+            }
+            for mode, process in running.items():
+                _, _, usage = os.wait4(process.pid, 0)
+                process.returncode = 0  # waited for above
+                taken[mode].append(usage.ru_utime + usage.ru_stime)
+    return taken["off"], taken["on"]
 
 
 def alternated(cost: Callable[[bool], T], pairs: int) -> tuple[list[T], list[T]]:
@@ -117,10 +126,9 @@ def more(off: Iterable[float], on: Iterable[float]) -> str:
     return f"{median(b / a for a, b in zip(off, on, strict=True)) - 1:+.1%}"
 
 
-def compared(cost: Callable[[bool], float], pairs: int) -> str:
-    """Return what ``cost`` without and with a trace is, and the difference, as text."""
-    off, on = alternated(cost, pairs)
-    return f"{min(off):.2f} s, trace on {min(on) / min(off) - 1:+.1%} (median of {pairs} pairs {more(off, on)})"
+def compared(off: Sequence[float], on: Sequence[float]) -> str:
+    """Return the seconds without a trace, and what a trace adds, as text."""
+    return f"{median(off):.2f} s, trace on {more(off, on)} (medians of {len(off)} pairs)"
 
 
 def decoding(simulation: Simulation) -> str:
@@ -137,17 +145,14 @@ def decoding(simulation: Simulation) -> str:
     return f"{trace.total:,} messages, {size >> 10} KB ({decoded >> 10} KB decoded), decoding {each:.0f} µs each"
 
 
-def measure(lock: str, seconds: float, pairs: int, commands: int) -> str:
+def measure(lock: str, seconds: float, pairs: int, of_commands: int) -> str:
     """Return the figures of a lock as lines."""
     simulation = Simulation(lock, seconds)
     simulation.run(traced=True)
-    alone = compared(lambda traced: simulation.run(traced=traced), pairs)
+    alone = compared(*alternated(lambda traced: simulation.run(traced=traced), pairs))
     simulation.run(traced=True)
     lines = f"{lock}: simulation {alone}\n  {decoding(simulation)}"
-    if not commands:
-        return lines
-    whole = compared(lambda traced: command(lock, seconds, "on" if traced else "off"), commands)
-    return f"{lines}\n  harness run {whole}"
+    return f"{lines}\n  harness run {compared(*commands(lock, seconds, of_commands))}" if of_commands else lines
 
 
 def main() -> None:
