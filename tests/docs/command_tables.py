@@ -35,7 +35,6 @@ STATUSES: Final = {
     # docs/findings, where nothing else means that the failure is found
     "harness replay prl8.toml --allow redis_lock:Lock": 3,
     "harness run go-etcd-mutex --cluster docker --nemesis partition-node --time-limit 25s": 0,
-    "harness run redisson-lock --cluster docker --topology sentinel --nemesis failover --ttl 10s --hold 4s": 0,
     "harness run redsync --cluster docker --nemesis partition-node --time-limit 25s": 0,
     # docs/own-servers.md, docs/releases.md, docs/sweeps.md
     "harness run redis-py-lock --nemesis latency --hold 1500ms --versions 'redis==2.10.6,3.5.3,5.2.1,8.1.0'": 1,
